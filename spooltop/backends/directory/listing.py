@@ -7,10 +7,10 @@ import os
 import stat
 import time
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import compress
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -95,33 +95,28 @@ def ordered(
 ) -> array[int] | None:
     """Returns the places of ``keys`` in ascending order, as ``sorted(range(len(keys)), key=keys.__getitem__)`` does, four bytes
     each; None if it was cancelled. ``on_progress`` gets the share that is done (0 to 1)."""
-    value = keys.__getitem__
     count = len(keys)
-    if count <= _PIECE:
-        return array("I", sorted(range(count), key=value))
-    pieces = count // _PIECE + 1
-    from random import Random  # only for long lists
+    edges: list[Any] = []
+    if count > _PIECE:
+        from random import Random  # only for long lists
 
-    anywhere = Random(0)
-    sample = sorted(keys[int(anywhere.random() * count)] for _ in range(_SAMPLES * pieces))
-    edges = sorted(set(sample[_SAMPLES // 2 :: _SAMPLES]))
-    # Each piece is sorted, and the edges are located in it. Then the parts of all pieces between two edges are sorted together,
-    # which merges them because each part is sorted already. Keys equal to an edge, such as nearly all tries, keep their order.
-    runs: list[tuple[array[int], list[int]]] = []
-    for start in range(0, count, _PIECE):
-        if cancelled():
-            return None
-        on_progress(0.6 * start / count)
-        run = array("I", sorted(range(start, min(start + _PIECE, count)), key=value))
-        cuts = [at for edge in edges for at in (bisect_left(run, edge, key=value), bisect_right(run, edge, key=value))]
-        runs.append((run, [0, *cuts, len(run)]))
+        anywhere = Random(0)
+        sample = sorted(keys[int(anywhere.random() * count)] for _ in range(_SAMPLES * (count // _PIECE + 1)))
+        edges = sorted(set(sample[_SAMPLES // 2 :: _SAMPLES]))
+    # All keys between two edges are sorted together. Very many of them are equal, as nearly all tries are, and in order already.
+    between = [array("I") for _ in range(len(edges) + 1)]
+    for place, key in enumerate(keys):
+        if place % _PIECE == 0:
+            if cancelled():
+                return None
+            on_progress(0.6 * place / count)
+        between[bisect_left(edges, key)].append(place)
     found = array("I")
-    for number in range(2 * len(edges) + 1):
+    for places in between:
         if cancelled():
             return None
-        on_progress(0.6 + 0.4 * len(found) / count)
-        between = chain.from_iterable(run[cuts[number] : cuts[number + 1]] for run, cuts in runs)
-        found.extend(between if number % 2 else sorted(between, key=value))
+        on_progress(0.6 + 0.4 * len(found) / max(1, count))
+        found.extend(sorted(places, key=keys.__getitem__))
     return found
 
 
@@ -145,11 +140,7 @@ class Order(NamedTuple):
         return Order(*(array("I", compress(places, map(mask.__getitem__, places))) for places in self)) if 0 in mask else self
 
     def places(self, *, reverse: bool) -> array[int]:
-        known = self.known
-        if reverse:
-            known = known[:]
-            known.reverse()
-        return known + self.unknown if self.unknown else known
+        return (self.known[::-1] if reverse else self.known) + self.unknown
 
 
 def time_of(times: Mapping[str, int]) -> ValueOf:

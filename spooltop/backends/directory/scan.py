@@ -14,7 +14,8 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
+from spooltop.engine.system.files import REAL_FILES
 from spooltop.model.look.observation import BoxState
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
@@ -44,16 +46,34 @@ def count_boxes(path: str) -> Mapping[Box, int | None]:
 
 
 def _count(folder: str) -> int | None:
+    with suppress(OSError), opened(folder) as fd:
+        return sum(map(_is_shown, os.listdir(fd)))
+    return None
+
+
+@contextmanager
+def opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
+    """Opens a directory for a while, and follows no link. A descriptor of its own: the offset of a shared one is moved by whoever
+    lists. Raises ``OSError``."""
+    fd = REAL_FILES.open_dir(name, dir_fd)
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return sum(name[0] != "." for name in os.listdir(fd))
-    except OSError:
-        return None
+        yield fd
     finally:
         os.close(fd)
+
+
+Generation = tuple[int, int, int]
+"""(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
+
+
+def generation_of(fd: int) -> Generation:
+    """Returns the generation of an open directory. Raises ``OSError`` if the descriptor is stale (a network file system forgot
+    it)."""
+    return _generation(os.fstat(fd))
+
+
+def _generation(found: os.stat_result) -> Generation:
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 # Packs a million names into 30 MB: chunks of names joined by ``/``, the one byte that no name contains.
@@ -64,13 +84,11 @@ CHUNK = 256
 class PackedNames:
     """List of file names that only grows. Names are str outside (``os.fsdecode``) and bytes inside."""
 
-    __slots__ = ("_chunks", "_last", "_last_names", "_open")
+    __slots__ = ("_chunks", "_open")
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._open: list[bytes] = []
-        self._last: int = -1
-        self._last_names: list[str] = []
 
     def append(self, name: str) -> None:
         self._open.append(os.fsencode(name))
@@ -92,18 +110,11 @@ class PackedNames:
     def __len__(self) -> int:
         return len(self._chunks) * CHUNK + len(self._open)
 
-    def _names_of(self, number: int) -> list[str]:
-        if number == len(self._chunks):
-            if number != self._last or len(self._last_names) != len(self._open):
-                self._last, self._last_names = number, [os.fsdecode(name) for name in self._open]
-        elif number != self._last or len(self._last_names) != CHUNK:
-            self._last, self._last_names = number, os.fsdecode(self._chunks[number]).split("/")
-        return self._last_names
-
     def __getitem__(self, index: int) -> str:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._names_of(index // CHUNK)[index % CHUNK]
+        number, within = divmod(index, CHUNK)
+        return _names_in(self._chunks[number])[within] if number < len(self._chunks) else os.fsdecode(self._open[within])
 
     def sample(self, places: Iterable[int]) -> Iterator[str]:
         """Yields the names at ``places``, which lie far apart: of each chunk only one name is made."""
@@ -113,23 +124,12 @@ class PackedNames:
 
     def pick(self, places: Sequence[int]) -> list[str]:
         """The names at ``places``, in that order; no chunk is unpacked twice."""
-        low, high = min(places, default=0), max(places, default=0)
-        if high - low < 2 * len(places):  # close together, as nearly all are where the directory is in order
-            first = low // CHUNK
-            around = [name for number in range(first, high // CHUNK + 1) for name in self._names_of(number)]
-            return [around[place - first * CHUNK] for place in places]
-        picked = [""] * len(places)
-        here, names = -1, [""]
-        for turn in sorted(range(len(places)), key=places.__getitem__):
-            number, at = divmod(places[turn], CHUNK)
-            if number != here:
-                here, names = number, self._names_of(number)
-            picked[turn] = names[at]
-        return picked
+        picked = {place: self[place] for place in sorted(places)}
+        return [picked[place] for place in places]
 
     def __iter__(self) -> Iterator[str]:
         for _, chunk in self.chunks():
-            yield from os.fsdecode(chunk).split("/")
+            yield from _names_in(chunk)
 
     def chunks(self) -> Iterator[tuple[int, bytes]]:
         """(index of its first name, names joined by ``/``) of each chunk: to look through many names without making each."""
@@ -142,11 +142,14 @@ class PackedNames:
         """The index of a name, None where it is not among them."""
         wanted = os.fsencode(name)
         for start, chunk in self.chunks():
-            if wanted in chunk:
-                names = os.fsdecode(chunk).split("/")
-                if name in names:
-                    return start + names.index(name)
+            if wanted in chunk and name in (names := _names_in(chunk)):
+                return start + names.index(name)
         return None
+
+
+@lru_cache(2)
+def _names_in(chunk: bytes) -> list[str]:
+    return os.fsdecode(chunk).split("/")
 
 
 _IRREGULAR_AT_MOST = 1_000
@@ -161,10 +164,6 @@ _TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,
 """Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
 nothing, but passes over them whole: a search would begin again at each letter."""
 _IDS = re.compile(rb"([^,/]+)[^/]*/")
-
-Generation = tuple[int, int, int]
-"""(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
-
 
 class BoxScan(Struct, frozen=True):
     """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic
@@ -203,13 +202,6 @@ class BoxScan(Struct, frozen=True):
         return None if self.oldest_us is None else self.oldest_us / 1e6
 
 
-def generation_of(fd: int) -> Generation:
-    """Returns the generation of an open directory. Raises ``OSError`` if the descriptor is stale (a network file system forgot
-    it)."""
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino, found.st_mtime_ns
-
-
 def quick_enqueued_us(name: str) -> int | None:
     """Returns the time at the front of a name, like ``names.enqueued_us``, but tries the usual form first."""
     if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
@@ -234,35 +226,34 @@ def scan_box(
     """
     tally = _Tally(ids, untimed if untimed is not None else {})
     error = ""
-    before: Generation | None = None
-    own = -1
+    before = after = total = None
+    estimated = False
     began, worked = time.monotonic(), time.thread_time()
     try:
-        # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
-        own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-        before = generation_of(own)
-        with os.scandir(own) as entries:
-            some_or_all = islice(entries, at_most)
-            while some := list(islice(some_or_all, _AT_ONCE)):
-                tally.add(own, some)
-        packed = tally.names
-        after = generation_of(own)
-        total, estimated = _bytes(own, packed) if sizes else (None, False)
+        with opened(".", fd) as own:
+            before = generation_of(own)
+            with os.scandir(own) as entries:
+                some_or_all = islice(entries, at_most)
+                while some := list(islice(some_or_all, _AT_ONCE)):
+                    tally.add(own, some)
+            after = generation_of(own)
+            if sizes:
+                total, estimated = _bytes(own, tally.names)
     except OSError as problem:
-        packed, after, total, estimated = tally.names, None, None, False
-        error = "permission denied" if problem.errno in (1, 13) else str(problem.strerror)
-    finally:
-        if own >= 0:
-            os.close(own)
+        error, after = _why(problem), None
     if untimed is not None:
         untimed.clear()
         untimed.update(tally.kept)
-    oldest, oldest_name = tally.oldest()
+    oldest, oldest_name = tally.oldest or (None, None)
     return BoxScan(
-        packed, oldest, oldest_name, tuple(tally.irregular), tuple(tally.duplicates), tuple(tally.tried[:_TRIED_AT_MOST]),
+        tally.names, oldest, oldest_name, tuple(tally.irregular), tuple(tally.duplicates), tuple(tally.tried[:_TRIED_AT_MOST]),
         len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
         time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
+
+
+def _why(problem: OSError) -> str:
+    return "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
 
 
 class _Tally:
@@ -276,15 +267,8 @@ class _Tally:
         self.kept: dict[str, int] = {}
         self._ids = frozenset(os.fsencode(id) for id in ids)
         self._known = known
-        self._oldest: int | None = None
-        self._oldest_name: str | None = None
-        self._first = b":"
-
-    def oldest(self) -> tuple[int | None, str | None]:
-        """Returns the earliest time (µs since the epoch) and its name."""
-        if self._first != b":" and (self._oldest is None or int(self._first[:16]) < self._oldest):
-            return int(self._first[:16]), os.fsdecode(self._first)
-        return self._oldest, self._oldest_name
+        self.oldest: tuple[int, str] | None = None
+        """The earliest time (µs since the epoch) and its name."""
 
     def add(self, own: int, entries: Sequence[os.DirEntry[str]]) -> None:
         """Adds entries of a directory, all at once if all are plain files with a time in front."""
@@ -298,7 +282,8 @@ class _Tally:
         self.names.extend(found)
         if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
             self.tried += map(os.fsdecode, filter(None, _TRIED.findall(joined)))
-        self._first = min(self._first, min(found))
+        first = os.fsdecode(min(found))  # names of the usual form sort as text like the number
+        self._note_time(int(first[:16]), first)
         if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
             self.duplicates += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
 
@@ -316,10 +301,7 @@ class _Tally:
             self.irregular.append(name)
         if not is_file:
             return
-        if raw[16:17] == b"." and raw[:16].isdigit():
-            self._first = min(self._first, raw)  # the usual form, which sorts as text like the number
-            return
-        when = names.enqueued_us(name)
+        when = quick_enqueued_us(name)
         if when is None:
             when = self._known.get(name)
             if when is None and len(self.kept) < _UNTIMED_AT_MOST:
@@ -327,8 +309,11 @@ class _Tally:
                     when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
             if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
                 self.kept[name] = when
-        if when is not None and (self._oldest is None or when < self._oldest):
-            self._oldest, self._oldest_name = when, name
+        if when is not None:
+            self._note_time(when, name)
+
+    def _note_time(self, when: int, name: str) -> None:
+        self.oldest = min(self.oldest or (when, name), (when, name))
 
 
 def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
@@ -350,35 +335,36 @@ def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
 
 # Folders that are listed again only after they have changed: a look costs one ``lstat`` for each that has not.
 
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDERS_AT_MOST = 5_000
 _COARSE = 0.02
 """Seconds after a change in which another may leave the same mtime: kernels before 6.13 stamp directories by the tick."""
 
 
 class _Listed(Struct, frozen=True):
-    """The names in a directory when it had this inode and mtime (ns)."""
+    """The names in a directory when it had this generation."""
 
-    generation: tuple[int, int]
+    generation: Generation
     names: tuple[str, ...]
 
 
 _ListedT = TypeVar("_ListedT", bound=_Listed)
 
 
-def _list(name: str, above: int) -> _Listed:
-    fd = os.open(name, _FLAGS, dir_fd=above)  # a descriptor of its own: the offset of a shared one is moved by whoever lists
-    try:
-        status = os.fstat(fd)
-        names = tuple(sorted(found for found in os.listdir(fd) if not found.startswith(".")))
-        return _Listed((status.st_ino, status.st_mtime_ns), names)
-    finally:
-        os.close(fd)
+def _is_shown(name: str) -> bool:
+    return name[0] != "."
+
+
+def _list(name: str, above: int, wanted: Callable[[str], bool] = _is_shown, of: int | None = None) -> _Listed:
+    with opened(name, above) as fd:
+        generation = generation_of(fd)
+        with os.scandir(fd) as entries:
+            names = (entry.name for entry in islice(entries, of))
+            return _Listed(generation, tuple(sorted(filter(wanted, names))))
 
 
 def _current(known: _ListedT | None, status: os.stat_result, since: float) -> _ListedT | None:
     """Returns what is ``known`` of a directory, if it has not changed, and not ``since`` either."""
-    same = known is not None and known.generation == (status.st_ino, status.st_mtime_ns) and status.st_mtime < since
+    same = known is not None and known.generation == _generation(status) and status.st_mtime < since
     return known if same else None
 
 
@@ -398,6 +384,28 @@ def _look(
         except OSError:
             complete = False
     return found, complete
+
+
+_NAMES_AT_MOST = 20_000
+"""Entries of a folder that are looked at for names that are wanted."""
+
+
+class FolderNames:
+    """The names that are ``wanted`` in folders, ``at_most`` of each. A folder is listed again only when it changed."""
+
+    def __init__(self, wanted: Callable[[str], bool], at_most: int) -> None:
+        self._wanted = wanted
+        self._at_most = at_most
+        self._kept: dict[str, _Listed] = {}
+
+    def of(self, path: str, fd: int) -> tuple[str, ...]:
+        """The names in the folder ``path``, open as ``fd``, sorted; none where it cannot be listed."""
+        try:
+            known = _current(self._kept.get(path), os.fstat(fd), time.time() - _COARSE)
+            self._kept[path] = known = known or _list(".", fd, self._wanted, _NAMES_AT_MOST)
+        except OSError:
+            return ()
+        return known.names[: self._at_most]
 
 
 class StagingScanner:
@@ -451,7 +459,7 @@ class _Folder(_Listed, frozen=True):
     def expired(self, by: float) -> tuple[int, bool]:
         """Returns how many messages were set aside at ``by`` or before, and whether that number is only a lower bound."""
         sampled = len(self.names) > _SIZES_AT_MOST
-        if sampled and self.generation[1] / 1e9 <= by:  # none was added or removed since
+        if sampled and self.generation[2] / 1e9 <= by:  # none was added or removed since
             return len(self.names), False
         return bisect_right(self.times, by), sampled
 
@@ -484,10 +492,9 @@ class SetAsideBoxes:
             above = dirs.private_dir(box.value)
             if above is None:
                 return BoxState(box, 0, True, 0, False, None, "", as_of)
-            operations = sorted(name for name in dirs.files.list(above) if not name.startswith("."))
+            operations = sorted(filter(_is_shown, dirs.files.list(above)))
         except OSError as problem:
-            why = "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
-            return BoxState(box, None, False, None, False, None, why, as_of)
+            return BoxState(box, None, False, None, False, None, _why(problem), as_of)
 
         def read(operation: str, above: int) -> _Folder:
             return _folder(operation, above, _Metas(dirs, box, operation) if box is Box.TRASH else None)
@@ -584,8 +591,7 @@ def _folder(operation: str, above: int, metas: _Metas | None) -> _Folder:
     listed = _list(operation, above)
     total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
     times = array("d")
-    fd = os.open(operation, _FLAGS, dir_fd=above)
-    try:
+    with opened(operation, above) as fd:
         for name in listed.names[:_SIZES_AT_MOST]:
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -594,8 +600,6 @@ def _folder(operation: str, above: int, metas: _Metas | None) -> _Folder:
             times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
             if total is not None and stat.S_ISREG(found.st_mode):
                 total += found.st_size
-    finally:
-        os.close(fd)
     return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
 
 
@@ -743,12 +747,8 @@ def open_path(path: str, dir_fd: int | None = None, *, follow: bool = True) -> i
 
 def first_names(name: str, dir_fd: int, most: int = FEW) -> list[str]:
     """The first names in the directory ``name``, as the file system has them, at most ``most``. Raises ``OSError``."""
-    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
-    try:
-        with os.scandir(fd) as entries:
-            return [entry.name for entry in islice(entries, most)]
-    finally:
-        os.close(fd)
+    with opened(name, dir_fd) as fd, os.scandir(fd) as entries:
+        return [entry.name for entry in islice(entries, most)]
 
 
 def boxes_in(dir_fd: int) -> dict[Box, int]:

@@ -29,7 +29,8 @@ from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
 
 from ...access import closed_words
-from ..storage.location import FolderNames, opened_below
+from ..scan import FolderNames
+from ..storage.location import opened_below
 from ..world import System
 
 if TYPE_CHECKING:

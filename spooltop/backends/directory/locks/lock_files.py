@@ -37,8 +37,9 @@ from spooltop.model.vocabulary import EXITED, Verdict
 
 from ...access import closed_words
 from ..liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
+from ..scan import FolderNames
 from ..storage.disk import is_local, mount_of
-from ..storage.location import FolderNames, opened_below
+from ..storage.location import opened_below
 from ..world import System
 
 LIMIT = 1_024

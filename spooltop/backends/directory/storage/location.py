@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -241,11 +240,7 @@ class Folders:
         return Folder(fd, (found.st_dev, found.st_ino))
 
 
-# Opens folders that may be replaced at any time, and lists the names of some files in them, such as locks.
-
-_NAMES_AT_MOST = 20_000
-"""Entries of a folder that are looked at."""
-
+# Opens folders that may be replaced at any time.
 
 @contextmanager
 def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[int]:
@@ -261,30 +256,6 @@ def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[
     finally:
         for fd in opened:
             files.close(fd)
-
-
-class FolderNames:
-    """The names that are ``wanted`` in folders, ``at_most`` of each. A folder is listed again only when it changed."""
-
-    def __init__(self, wanted: Callable[[str], bool], at_most: int) -> None:
-        self._wanted = wanted
-        self._at_most = at_most
-        self._kept: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
-
-    def of(self, path: str, fd: int) -> tuple[str, ...]:
-        """The names in the folder ``path``, open as ``fd``, sorted; none where it cannot be listed."""
-        try:
-            state = os.fstat(fd)
-            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
-            kept = self._kept.get(path)
-            if kept is not None and kept[0] == generation and state.st_mtime_ns < time.time_ns() - 20_000_000:
-                return kept[1]
-            with opened_below(fd, ".") as own, os.scandir(own) as entries:
-                names = [entry.name for entry in islice(entries, _NAMES_AT_MOST) if self._wanted(entry.name)]
-        except OSError:
-            return ()
-        self._kept[path] = (generation, tuple(sorted(names[: self._at_most])))
-        return self._kept[path][1]
 
 
 # Looks up names as they are now. A name that cannot be seen is a result, not an error.
