@@ -6,6 +6,7 @@ import calendar
 import re
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -268,7 +269,7 @@ class Filling(Struct, frozen=True):
             raise InvalidTemplate(f"it has {text.count('/') + 1} parts; a queue is read {DEEPEST} deep at most")
         return cls.parse(text, known)
 
-    def fill(self, fields: Mapping[str, str], *, now: float = 0.0, next_number: Callable[[str], int] | None = None) -> str:
+    def fill(self, fields: Mapping[str, str], now: float = 0.0, next_number: Callable[[str], int] | None = None) -> str:
         """Returns the text for a message with these pieces. ``now`` in epoch seconds; ``next_number`` gives the number after the
         highest one that a piece has in the queue."""
         out: list[str] = []
@@ -283,9 +284,9 @@ class Filling(Struct, frozen=True):
                 out.append(fields[name])
         return "".join(out)
 
-    def path_of(self, fields: Mapping[str, str], **more: object) -> str | None:
+    def path_of(self, fields: Mapping[str, str], *more: Any) -> str | None:
         """Returns the path for a message, relative to the root; None where its pieces would lead elsewhere."""
-        path = self.fill(fields, **more)  # type: ignore[arg-type]
+        path = self.fill(fields, *more)
         parts = path.removesuffix("/").split("/")
         return None if "\0" in path or any(part in ("", ".", "..") for part in parts) else path
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from enum import StrEnum
+from itertools import chain, groupby
 from typing import Annotated
 
 from msgspec import Meta, Struct, convert
@@ -22,10 +23,76 @@ from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped
-from ...journal.record_log import Intent, ItemOutcome, Number, RecordType, Told, check_sizes, unescaped
+from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes, unescaped
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
 from ..sort_files import META
-from .changes import FileChange, Location, Pin, Verb, inverse
+
+# The steps of one message with every word filled in, as the journal holds them, and their inverses.
+
+_LOCATION = rf"(?:{ASIDE})?{PART}(?:/{PART})*"
+Location = Annotated[str, Meta(pattern=rf"\A{_LOCATION}\Z")]
+"""A location that leads out of no directory."""
+_LocationOrNone = Annotated[str, Meta(pattern=rf"\A(?:{_LOCATION})?\Z")]
+Pin = tuple[Whole, Whole, Whole]
+"""Identifies a file: device, inode, ctime in ns. All are 0 where no file is expected."""
+
+_Text = Annotated[str, Meta(max_length=65_536)]
+
+
+class Verb(StrEnum):
+    """Kinds of changes. MOVE never replaces; LINK and MKDIR fail where the name is taken."""
+
+    MOVE = "move"
+    LINK = "link"
+    UNLINK = "unlink"
+    MKDIR = "mkdir"
+    RMDIR = "rmdir"
+    WRITE = "write"
+    TOUCH = "touch"
+    POKE = "poke"
+    DELETE = "delete"
+
+
+class FileChange(Struct, frozen=True, omit_defaults=True, rename={"verb": "do"}):
+    """A change of the file at the location ``path``. ``to`` is the target of MOVE and LINK, and for UNLINK the location of the
+    file under its other name. WRITE replaces the text ``before`` by ``text``; None: there is no such file."""
+
+    verb: Verb
+    path: Location
+    to: _LocationOrNone = ""
+    text: _Text | None = None
+    before: _Text | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.to) != (self.verb in (Verb.MOVE, Verb.LINK, Verb.UNLINK)):
+            raise ValueError(f"{self.verb}: a path too many or too few")
+
+    @property
+    def sets_aside(self) -> bool:
+        """True for a move into spooltop's own directory."""
+        return self.verb is Verb.MOVE and is_aside(self.to) and not is_aside(self.path)
+
+    @property
+    def brings_back(self) -> bool:
+        """True for a move out of spooltop's own directory."""
+        return self.verb is Verb.MOVE and is_aside(self.path) and not is_aside(self.to)
+
+
+def inverse(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """The changes that reverse ``changes``. They run backwards, but what was set aside comes back in the order in which it left:
+    the message last, when all that its program asks about it is there again. Deletions have no inverse."""
+    backwards = [_inverse(change) for change in reversed(changes) if change.verb is not Verb.DELETE]
+    runs = [(brings_back, list(run)) for brings_back, run in groupby(backwards, lambda change: change.brings_back)]
+    return tuple(chain.from_iterable(run[::-1] if brings_back else run for brings_back, run in runs))
+
+
+_OPPOSITE = {Verb.LINK: Verb.UNLINK, Verb.UNLINK: Verb.LINK, Verb.MKDIR: Verb.RMDIR, Verb.RMDIR: Verb.MKDIR}
+
+
+def _inverse(change: FileChange) -> FileChange:
+    path, to = (change.to, change.path) if change.to else (change.path, "")
+    return FileChange(_OPPOSITE.get(change.verb, change.verb), path, to, change.before, change.text)
+
 
 # Locks that are held around a change: the one of the queue's own program, and the one between operators.
 
@@ -166,6 +233,12 @@ def pin_of(found: os.stat_result | None) -> Pin:
     return NOTHING if found is None else (found.st_dev, found.st_ino, found.st_ctime_ns)
 
 
+def pins_of(dirs: QueueDirs, locations: Iterable[str]) -> dict[Location, Pin]:
+    """Pins what lies at ``locations`` now; nothing is pinned where there is no file. Raises ``OSError``."""
+    pins = {location: pin_of(dirs.status(location)) for location in locations}
+    return {location: pin for location, pin in pins.items() if pin != NOTHING}
+
+
 def read_text(dirs: QueueDirs, location: str) -> str | None:
     """The text of a small file, None where there is none. Raises ``OSError``, also for one that is large or no text."""
     try:
@@ -238,25 +311,7 @@ class Performer:
         return pin_of(found)[:2] != self._pins.get(self.message, NOTHING)[:2]
 
     def _do(self, change: FileChange) -> None:
-        match change.verb:
-            case Verb.MOVE:
-                self._move(change)
-            case Verb.LINK:
-                self._link(change)
-            case Verb.UNLINK:
-                self._unlink(change)
-            case Verb.MKDIR:
-                self._mkdir(change)
-            case Verb.RMDIR:
-                self._rmdir(change)
-            case Verb.WRITE:
-                self._write(change)
-            case Verb.TOUCH:
-                self._touch(change)
-            case Verb.POKE:
-                self._poke(change)
-            case Verb.DELETE:
-                self._delete(change)
+        getattr(self, f"_do_{change.verb}")(change)
 
     def _check(self, location: str) -> os.stat_result | None:
         """Checks that the file at ``location`` is the one that was pinned, and returns its status. Raises ``Skipped``."""
@@ -290,7 +345,7 @@ class Performer:
         if above in self._pins:
             self._pins[above] = pin_of(self._dirs.status(above))
 
-    def _move(self, change: FileChange) -> None:
+    def _do_move(self, change: FileChange) -> None:
         found = self._needed(change.path)
         with self._dirs.parent(change.path) as (source, name):
             with self._dirs.parent(change.to, create=is_aside(change.path) or is_aside(change.to)) as (target, to):
@@ -325,7 +380,7 @@ class Performer:
                 raise
             self._files.rename(name, source, to, target)
 
-    def _link(self, change: FileChange) -> None:
+    def _do_link(self, change: FileChange) -> None:
         self._needed(change.path)
         with self._dirs.parent(change.path) as (source, name), self._dirs.parent(change.to) as (target, to):
             try:
@@ -336,7 +391,7 @@ class Performer:
             self._pin(change.to)
             self._dirs.touched(change.to)
 
-    def _unlink(self, change: FileChange) -> None:
+    def _do_unlink(self, change: FileChange) -> None:
         found = self._needed(change.path)
         twin = self._dirs.status(change.to)
         if twin is None or not os.path.samestat(found, twin):
@@ -348,7 +403,7 @@ class Performer:
             self._pin(change.to)
             self._dirs.touched(change.path)
 
-    def _mkdir(self, change: FileChange) -> None:
+    def _do_mkdir(self, change: FileChange) -> None:
         with self._dirs.parent(change.path) as (at, name):
             try:
                 self._files.mkdir(name, at)
@@ -364,7 +419,7 @@ class Performer:
             self._pin(change.path)
             self._dirs.touched(change.path)
 
-    def _rmdir(self, change: FileChange) -> None:
+    def _do_rmdir(self, change: FileChange) -> None:
         self._needed(change.path)
         with self._dirs.parent(change.path) as (at, name):
             self._files.rmdir(name, at)
@@ -373,7 +428,7 @@ class Performer:
             self._pin_above(change.path)
             self._dirs.touched(change.path)
 
-    def _write(self, change: FileChange) -> None:
+    def _do_write(self, change: FileChange) -> None:
         found = self._check(change.path)
         if read_text(self._dirs, change.path) != change.before:
             raise Skipped(f"{escape(change.path)} {_CHANGED}")
@@ -410,13 +465,13 @@ class Performer:
             raise
         self._dirs.touched(change.path)
 
-    def _touch(self, change: FileChange) -> None:
+    def _do_touch(self, change: FileChange) -> None:
         self._needed(change.path)
         with self._dirs.parent(change.path) as (at, name):
             self._files.touch(name, at)
         self._pin(change.path)
 
-    def _poke(self, change: FileChange) -> None:
+    def _do_poke(self, change: FileChange) -> None:
         """Wakes the program by a byte into its FIFO. The message has moved by then; a program that does not listen finds it at
         its next look."""
         try:
@@ -426,7 +481,7 @@ class Performer:
             heard = "nobody reads it" if error.errno == errno.ENXIO else error.strerror or str(error)
             self.remark = f"{escape(change.path)}: {heard}; its program finds the message at its next look"
 
-    def _delete(self, change: FileChange) -> None:
+    def _do_delete(self, change: FileChange) -> None:
         self._needed(change.path)
         with self._dirs.parent(change.path) as (at, name):
             self._delete_tree(name, at)

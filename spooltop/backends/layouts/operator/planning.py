@@ -15,15 +15,13 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from ..definition import Layout, LayoutAction, Match
+from ..definition import Filling, Layout, LayoutAction, Match
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
 from ..reader import BUILT_IN, LayoutReader, sources_of
-from .changes import FileChange, Pin, Verb
-from .performer import NOTHING, pin_of, read_text
+from .performer import NOTHING, FileChange, MessageChanges, Pin, Verb, pin_of, read_text
 
 _HERE = "?"
 """Stands for the operation and the number of the item, which are not known while a plan is made."""
-_LEADS_OUT = "its name leads out of the queue"
 
 
 class NotPlanned(Exception):
@@ -31,20 +29,15 @@ class NotPlanned(Exception):
 
 
 class MessagePlan(Struct, frozen=True):
-    """The pinned changes of one message: a ``Ref``. ``message`` is its location, ``queue`` the identity of the queue's
-    directory. ``proved``: the holder was dead when the list was made, which is asked again. ``reverses`` is the step that an undo
-    reverses."""
+    """The pinned changes of one message: a ``Ref``. ``queue`` is the identity of the queue's directory. ``proved``: the holder
+    was dead when the list was made, which is asked again."""
 
-    id: str
-    message: str
     queue: tuple[int, int]
-    changes: tuple[FileChange, ...]
-    pins: tuple[tuple[str, Pin], ...]
+    changes: MessageChanges
     proved: bool = False
-    reverses: int | None = None
 
 
-def placed(changes: Sequence[FileChange], operation: str, place: int) -> tuple[FileChange, ...]:
+def placed(planned: MessageChanges, operation: str, place: int) -> MessageChanges:
     """Fills the operation and the number of the item into the locations to which files are set aside."""
     here = f"/{_HERE}/{_HERE}/"
     there = f"/{operation}/{place}/"
@@ -52,7 +45,8 @@ def placed(changes: Sequence[FileChange], operation: str, place: int) -> tuple[F
     def filled(location: str) -> str:
         return location.replace(here, there, 1) if is_aside(location) else location
 
-    return tuple(replace(change, path=filled(change.path), to=filled(change.to)) for change in changes)
+    changes = tuple(replace(change, path=filled(change.path), to=filled(change.to)) for change in planned.changes)
+    return replace(planned, changes=changes)
 
 
 class Planner:
@@ -68,9 +62,8 @@ class Planner:
         self._dirs = dirs
         self._location = location
         self._fields = {**fields, "path": path, "name": os.path.basename(path)}
-        self._at = at
         self._now = now
-        self._next_number = next_number
+        self._given = at, next_number
         self._places = {path: location}
         """Locations of what lies elsewhere than its path in the queue says."""
         self._made: set[str] = set()
@@ -83,29 +76,23 @@ class Planner:
         for step in action.steps:
             if is_aside(self._location) and step.verb != "trash":
                 continue  # its program does not see it: there is nothing to lock
-            first, *rest = step.words
-            path = self._path(first.path_of(self._fields, now=self._at, next_number=self._next_number))
+            path = self._path(step.words[0])
             if step.verb == "write":
-                self._write(path, rest[0].fill(self._fields, now=self._at, next_number=self._next_number))
+                self._write(path, step.words[1].fill(self._fields, *self._given))
             else:
-                second = rest[0].path_of(self._fields, now=self._at, next_number=self._next_number) if rest else ""
-                self._step(step.verb, path, self._path(second) if rest else "")
-        return self.planned(id, proved=proved)
-
-    def planned(self, id: str, *, proved: bool = False, reverses: int | None = None) -> MessagePlan:
-        """Returns the plan so far. Raises ``NotPlanned`` if that is nothing."""
+                self._step(step.verb, path, *map(self._path, step.words[1:]))
         if not self._changes:
             raise NotPlanned("there is nothing to change")
-        return MessagePlan(
-            id, self._location, self._dirs.identity, tuple(self._changes), tuple(self._pins.items()), proved, reverses
-        )
+        changes = MessageChanges(id, self._location, tuple(self._changes), self._pins)
+        return MessagePlan(self._dirs.identity, changes, proved)
 
-    def _path(self, path: str | None) -> str:
+    def _path(self, word: Filling) -> str:
+        path = word.path_of(self._fields, *self._given)
         if path is None:
-            raise NotPlanned(_LEADS_OUT)
+            raise NotPlanned("its name leads out of the queue")
         return path
 
-    def _step(self, verb: str, path: str, second: str) -> None:
+    def _step(self, verb: str, path: str, second: str = "") -> None:
         location = self._resolved(path)
         match verb:
             case "trash" | "held":
@@ -195,9 +182,9 @@ def moved_back(dirs: QueueDirs, id: str, locations: Sequence[str]) -> MessagePla
     for location in locations:
         if dirs.status(in_queue(location)) is not None and not _is_half_moved(dirs, location, in_queue(location)):
             raise NotPlanned(f"{escape(in_queue(location))} is there already")
-    pins = tuple((location, pin_of(dirs.status(location))) for location in locations)
+    pins = {location: pin_of(dirs.status(location)) for location in locations}
     changes = tuple(FileChange(Verb.MOVE, location, in_queue(location)) for location in locations)
-    return MessagePlan(id, locations[-1], dirs.identity, changes, pins)
+    return MessagePlan(dirs.identity, MessageChanges(id, locations[-1], changes, pins))
 
 
 def _is_half_moved(dirs: QueueDirs, location: str, to: str) -> bool:
@@ -211,14 +198,14 @@ def removed(dirs: QueueDirs, id: str, path: str, *, without: str = "") -> Messag
     Raises ``OSError``."""
     pins = {path: pin_of(dirs.status(path)), **({without: NOTHING} if without else {})}
     change = FileChange(Verb.MOVE, path, aside("trash", _HERE, _HERE, path))
-    return MessagePlan(id, path, dirs.identity, (change,), tuple(pins.items()))
+    return MessagePlan(dirs.identity, MessageChanges(id, path, (change,), pins))
 
 
 def deleted(dirs: QueueDirs, id: str, message: str) -> MessagePlan:
     """Plans that a message in the trash is deleted for good, with everything that went with it. Raises ``OSError``."""
     folder = aside(*message.removeprefix("//").split("/")[:3])
-    pins = ((folder, pin_of(dirs.status(folder))),)
-    return MessagePlan(id, folder, dirs.identity, (FileChange(Verb.DELETE, folder),), pins)
+    changes = (FileChange(Verb.DELETE, folder),)
+    return MessagePlan(dirs.identity, MessageChanges(id, folder, changes, {folder: pin_of(dirs.status(folder))}))
 
 
 # Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not.
@@ -358,7 +345,7 @@ class Chooser:
             return deleted(self._dirs, row.id, location_of(row))
         if action in (Action.RELEASE, Action.RESTORE, Action.REQUEUE) and is_aside(location_of(row)):
             self._no_other(row)
-            return moved_back(self._dirs, row.id, self._together(row))
+            return moved_back(self._dirs, row.id, self._reader.together(location_of(row)))
         found = match_of(self._layout, row)
         if rule is None or found is None:
             raise NotPlanned(f"its layout does not say how to {action} it")
@@ -366,9 +353,6 @@ class Chooser:
             self._no_other(row)
         planner = Planner(self._dirs, location_of(row), found[1], at=self._at, now=now, next_number=self._next_number)
         return planner.plan(rule, row.id, proved=proved)
-
-    def _together(self, row: Row) -> Sequence[str]:
-        return self._reader.together(location_of(row))
 
     def _no_other(self, row: Row) -> None:
         """Raises ``NotPlanned`` where another message with this id waits. A second name of the file itself is none: a move was
