@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spooltop.backends.journal.item_operator import (
-    SingleOperator,
-    Skipped,
-    may_have_changed,
-    operation_record,
-    outcome_of,
-    why_not_undo,
-)
+from spooltop.backends.journal.item_operator import SingleOperator, Skipped, outcome_of
 from spooltop.backends.journal.log_store import LogStore
-from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
+from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Plan, Progress, Refusal
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, Plan, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Json
 
@@ -31,8 +24,11 @@ class Moved(Intent, frozen=True):
     source: Box
     target: Box
 
+    def told(self) -> list[Told]:
+        return [(self.id, self.id, f"{self.target}/{self.id}")]
 
-MOVES = item_records("memory", "the journal", "first", Moved, lambda one: (one.id, one.id, f"{one.target}/{one.id}"))
+
+MOVES = RecordType("memory", "the journal", "first", Moved, ItemOutcome)
 Logged = LoggedOperation[Moved, ItemOutcome]
 
 
@@ -75,19 +71,6 @@ class MemoryOperator(SingleOperator[Moved]):
             self.boxes[intent.target].add(item.id)
 
         return ItemResult(item.id, item.name, *outcome_of(move))
-
-    def _records(
-        self, operations: Mapping[str, Logged], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
-        def record(one: Logged) -> OperationRecord:
-            outcomes = [outcome.outcome for _, outcome in one.steps.values() if outcome is not None]
-            undone = undone_by.get(one.operation)
-            why_not = why_not_undo(changed=may_have_changed(one), undone=undone, other=None)
-            return operation_record(
-                one, outcomes, count=one.first.count, unfinished=one.open, undone=undone, why_not=why_not, words=""
-            )
-
-        return list(map(record, operations.values()))
 
 
 def row_of(id: str, box: Box) -> Row:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from spooltop.engine import names as grammar
 from spooltop.model.operations.plan import Outcome
@@ -22,7 +22,6 @@ from ..journal.record_log import (
     Told,
     Whole,
     check_sizes,
-    unescaped,
 )
 from .storage.location import Place, safe_name
 
@@ -142,13 +141,17 @@ class MoveIntent(Intent, frozen=True):
     def deletes(self) -> bool:
         return any(run.target is None for run in self.moves)
 
-    @classmethod
-    def decode(cls, value: Mapping[str, object]) -> MoveIntent:
-        """Raises ``ValueError``, ``ValidationError``."""
-        found = convert(unescaped(value), cls)
-        for run in found.moves:
+    def told(self) -> Iterator[Told]:
+        for run in self.moves:
+            box = run.source_folder[0] if run.source_folder is not None else Box.NEW
+            for name, to_name in zip(run.names, run.target_names, strict=True):
+                became = to_name if run.target is not None else ""
+                yield grammar.parse(name, claimed=box not in (Box.NEW, Box.TMP)).id, name, became
+
+    def checked(self) -> Self:
+        for run in self.moves:
             run.check()
-        return found
+        return self
 
 
 class MoveOutcome(Struct, frozen=True):
@@ -190,26 +193,14 @@ class BatchOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
         planned = self.tried - len(self.others) if outcome is Outcome.DONE else 0
         return planned + sum(one.outcome is outcome for one in self.others)
 
-    @classmethod
-    def decode(cls, value: Mapping[str, object]) -> BatchOutcome:
-        """Raises ``ValueError``, ``ValidationError``."""
-        found = convert(unescaped(value), cls)
-        places = {one.place for one in found.others}
-        if len(places) < len(found.others) or max(places, default=-1) >= found.tried:
+    def __post_init__(self) -> None:
+        places = {one.place for one in self.others}
+        if len(places) < len(self.others) or max(places, default=-1) >= self.tried:
             raise ValueError("an outcome of nothing, or twice")
-        check_sizes(*(found.between or ()), *(number for one in found.others for number in (one.ino, one.ctime)))
-        return found
+        check_sizes(*(self.between or ()), *(number for one in self.others for number in (one.ino, one.ctime)))
 
 
 _DONE = ItemOutcome(Outcome.DONE, "")
-
-
-def _told(intent: MoveIntent) -> Iterator[Told]:
-    for run in intent.moves:
-        box = run.source_folder[0] if run.source_folder is not None else Box.NEW
-        for name, to_name in zip(run.names, run.target_names, strict=True):
-            became = to_name if run.target is not None else ""
-            yield grammar.parse(name, claimed=box not in (Box.NEW, Box.TMP)).id, name, became
 
 
 MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
@@ -236,5 +227,5 @@ def _shortened(line: bytes) -> bytes:
     return line[: moves.start()] + b',"moves":[{%b,"names":[],"inos":0,"sizes":0,"ctimes":0,"tokens":null}]}' % folders
 
 
-MOVES = RecordType("journal", "the journal", "first", MoveIntent.decode, BatchOutcome.decode, _told, b"]}", _shortened)
+MOVES = RecordType("journal", "the journal", "first", MoveIntent, BatchOutcome, ends=b"]}", shorten=_shortened)
 """The record type of the journal of messages."""

@@ -28,7 +28,7 @@ from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
 from ..journal.item_operator import SingleOperator, Skipped, changed, one_step_record, outcome_of
 from ..journal.log_store import LogStore
-from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
+from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from .operator.rules import can_change
 from .storage.location import Pin, pinned
 from .world import OpenOptions, System
@@ -45,6 +45,9 @@ class PauseIntent(Intent, frozen=True):
     before: Pause | None
     after: Pause | None
 
+    def told(self) -> Iterator[Told]:
+        yield self.words, self.words, self.words
+
     @property
     def words(self) -> str:
         """The change in words, in the list of operations."""
@@ -53,10 +56,9 @@ class PauseIntent(Intent, frozen=True):
         return f"paused{_reason(self.after)}"
 
 
-PAUSES = item_records(
-    "pauses", "the journal of pauses", "", PauseIntent, lambda one: (one.words, one.words, one.words),
-    Action.PAUSE, Action.RESUME, Action.UNDO,
-)  # fmt: skip
+PAUSES = RecordType(
+    "pauses", "the journal of pauses", "", PauseIntent, ItemOutcome, (Action.PAUSE, Action.RESUME, Action.UNDO)
+)
 """The record type of the log of pauses."""
 
 

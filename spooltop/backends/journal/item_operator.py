@@ -6,7 +6,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -56,24 +56,23 @@ def newest_records(records: Sequence[OperationRecord], *, begins: str = "", most
     return in_order[::-1][:most]
 
 
-def why_not_undo(*, changed: bool, undone: str | None, other: str | None) -> str | None:
-    """Why an operation cannot be undone, None where it can: it ``changed`` nothing, it is ``undone`` by another already, or
-    ``other``."""
-    if not changed:
-        return "it changed nothing"
-    return other if undone is None else f"already undone by {undone}"
-
-
 def operation_record(
-    logged: LoggedOperation[Any, Any], outcomes: Iterable[Outcome] | Mapping[Outcome, int], *, count: int, found: int = 0,
-    unfinished: bool, undone: str | None, why_not: str | None, words: str,
+    logged: LoggedOperation[Any, Any], undone: str | None, words: str, *, outcomes: Mapping[Outcome, int] | None = None,
+    found: int = 0, count: int | None = None, unfinished: bool | None = None, changed: bool | None = None,
+    other: str | None = None,
 ) -> OperationRecord:  # fmt: skip
-    """The entry of ``logged`` in the list of operations. ``found``: steps without a result that were found done by looking."""
-    first, many = logged.first, Counter(outcomes)
+    """The entry of ``logged`` in the list of operations, ``undone`` by another, of ``count`` items. ``found``: steps without a
+    result that were found done by looking. It cannot be undone if it has not ``changed`` anything, is ``undone`` already, or for
+    the reason ``other``. What is left out follows from ``logged``."""
+    first = logged.first
+    many = Counter(one.outcome for _, result in logged.steps.values() if result is not None for one in result.each())
+    many = many if outcomes is None else Counter(outcomes)
+    why_not = other if undone is None else f"already undone by {undone}"
     return OperationRecord(
-        operation=first.operation, action=first.action, at=first.at, user=first.user, count=count,
-        done=many[Outcome.DONE] + found, skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED], open=unfinished,
-        undone_by=undone, why_not_undo=why_not, words=words,
+        operation=first.operation, action=first.action, at=first.at, user=first.user,
+        count=first.count if count is None else count, done=many[Outcome.DONE] + found, skipped=many[Outcome.SKIPPED],
+        failed=many[Outcome.FAILED], open=logged.open if unfinished is None else unfinished, undone_by=undone,
+        why_not_undo=why_not if (may_have_changed(logged) if changed is None else changed) else "it changed nothing", words=words,
     )  # fmt: skip
 
 
@@ -151,27 +150,14 @@ def may_have_changed(logged: LoggedOperation[Any, ResultT]) -> bool:
 
 
 def one_step_record(
-    logged: LoggedOperation[Any, ItemOutcome],
-    words: str,
-    *,
-    found: bool,
-    cut_short: str,
-    undone: str | None,
+    logged: LoggedOperation[Any, ItemOutcome], words: str, *, found: bool, cut_short: str, undone: str | None,
     too_late: str | None,
-) -> OperationRecord:
+) -> OperationRecord:  # fmt: skip
     """The entry of an operation with a single step. A step without a result line was cut short: ``found`` is True if a look
     showed that it was done all the same, and ``cut_short`` says that in words. ``too_late``: why it cannot be undone any more."""
-    outcome = logged.steps[0][1]
-    return operation_record(
-        logged,
-        () if outcome is None else (outcome.outcome,),
-        count=1,
-        found=found,
-        unfinished=logged.open,
-        undone=undone,
-        why_not=why_not_undo(changed=found or changed(logged), undone=undone, other=too_late),
-        words=f"{words}; cut short: {cut_short}" if outcome is None else words,
-    )
+    if logged.open:
+        words += f"; cut short: {cut_short}"
+    return operation_record(logged, undone, words, found=found, changed=found or changed(logged), other=too_late)
 
 
 class EndedStep(NamedTuple, Generic[ResultT]):
@@ -244,16 +230,16 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         """The intent as its line holds it."""
         return intent
 
-    @abstractmethod
     def _records(
-        self,
-        operations: Mapping[str, LoggedOperation[IntentT, ResultT]],
-        undone_by: Mapping[str, str],
-        progress: Progress,
+        self, operations: Mapping[str, LoggedOperation[IntentT, ResultT]], undone_by: Mapping[str, str], progress: Progress
     ) -> list[OperationRecord]:
         """The entries of ``operations`` in the list of operations, in their order. ``undone_by``: operation → the one that undid
         it. Raises ``Stopped``."""
-        ...
+        return [self._record(logged, undone_by.get(logged.operation)) for logged in operations.values()]
+
+    def _record(self, logged: LoggedOperation[IntentT, ResultT], undone: str | None) -> OperationRecord:
+        """The entry of an operation, ``undone`` by another, in the list of operations."""
+        return operation_record(logged, undone, "")
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that step has
@@ -349,7 +335,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         return AuditTrail(tuple(lines), tuple(problems))
 
     def _audited(self, logged: LoggedOperation[IntentT, ResultT], intent: IntentT, outcome: ResultT | None) -> AuditLine:
-        items = list(self._kind.told(intent))
+        items = list(intent.told())
         results = () if outcome is None else tuple(
             ItemResult(id, name, one.outcome, one.reason, became if one.changed else "")
             for (id, name, became), one in zip(items, outcome.each(), strict=False)

@@ -18,7 +18,7 @@ from contextlib import closing
 from functools import cache
 from itertools import accumulate
 from types import NoneType
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 from msgspec.structs import replace
@@ -54,6 +54,10 @@ class _Common(Struct, frozen=True, kw_only=True):
     force: bool = False
 
 
+Told = tuple[str, str, str]
+"""The id of an item, its name, and its name once it is changed."""
+
+
 class Intent(_Common, frozen=True, rename={"at": "time"}):
     """The record of an intent line, as far as all logs have it in common. ``undoes`` is the operation that this one undoes."""
 
@@ -63,6 +67,14 @@ class Intent(_Common, frozen=True, rename={"at": "time"}):
     at: Time
     user: str
     undoes: OperationId | None
+
+    def told(self) -> Iterable[Told]:
+        """Names the items."""
+        raise NotImplementedError
+
+    def checked(self) -> Self:
+        """The intent of a line that was just read. Raises ``ValueError`` for what is none."""
+        return self
 
 
 class _ResultHead(Struct, frozen=True):
@@ -81,30 +93,23 @@ class StepResult(NamedTuple, Generic[ResultT]):
     result: ResultT
 
 
-Told = tuple[str, str, str]
-"""The id of an item, its name, and its name once it is changed."""
-
-
 class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
     names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one.
-    ``intent`` and ``result`` make a record of the object of a line, in which it is called ``step``, and raise
-    ``ValueError`` or msgspec's ``ValidationError`` for what is no such line; ``actions`` are those of its intents,
-    empty for all. ``told`` names the items of an intent. ``ends``: a line that begins as ``encode`` writes it and
-    ends so is whole and is passed over without being parsed; "": none is. ``shorten`` leaves out of the lines of a
-    step that has a result what the list of operations does not need. ``raw`` are members that are JSON of others: in
-    all else names are escaped."""
+    ``intent`` and ``result`` are the types of its records, in which that member is called ``step``; ``actions`` are those of its
+    intents, empty for all. ``ends``: a line that begins as ``encode`` writes it and ends so is whole and is passed over without
+    being parsed; "": none is. ``shorten`` leaves out of the lines of a step that has a result what the list of operations does
+    not need. ``raw`` are members that are JSON of others: in all else names are escaped."""
 
     name: str
     what: str
     step: str
-    intent: Callable[[dict[str, Any]], IntentT]
-    result: Callable[[dict[str, Any]], ResultT]
-    told: Callable[[IntentT], Iterable[Told]]
+    intent: type[IntentT]
+    result: type[ResultT]
+    actions: tuple[Action, ...] = ()
+    raw: frozenset[str] = frozenset()
     ends: bytes = b""
     shorten: Callable[[bytes], bytes] = bytes
-    raw: frozenset[str] = frozenset()
-    actions: tuple[Action, ...] = ()
 
     @property
     def head(self) -> re.Pattern[bytes]:
@@ -147,17 +152,6 @@ class ItemOutcome(Struct, frozen=True):
 
     def each(self) -> Iterator[ItemOutcome]:
         yield self
-
-
-def item_records(
-    name: str, what: str, step: str, intent: type[IntentT], told: Callable[[IntentT], Told], *actions: Action,
-    raw: frozenset[str] = frozenset(),
-) -> RecordType[IntentT, ItemOutcome]:
-    """The record type of a log whose steps change one thing each."""
-    return RecordType(
-        name, what, step, lambda value: convert(unescaped(value, raw), intent),
-        lambda value: convert(unescaped(value), ItemOutcome), lambda intent: (told(intent),), raw=raw, actions=actions,
-    )  # fmt: skip
 
 
 # Lines
@@ -230,10 +224,11 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepRes
         raise ValueError("no journal line")
     value["step"] = value.get(kind.step) if kind.step else 0
     try:
+        plain = unescaped(value, kind.raw)
         if value["line"] == "result":
             head = convert(value, _ResultHead)
-            return StepResult(head.operation, head.step, kind.result(value))
-        intent = kind.intent(value)
+            return StepResult(head.operation, head.step, convert(plain, kind.result, str_keys=True))
+        intent = convert(plain, kind.intent, str_keys=True).checked()
     except ValidationError as error:
         raise ValueError(str(error)) from None
     if kind.actions and intent.action not in kind.actions:
@@ -377,46 +372,25 @@ class RecordLog(Generic[IntentT, ResultT]):
 
     def read(
         self, progress: Progress | None = None, *, required: bool = False, begins: str = "", most: int | None = None,
-        brief: bool = False,
+        brief: bool = False, cut_off: bool = False,
     ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
         """The operations by id, in the order of the log, and what is wrong with the logs, in words. The user's own log counts
         first; if it is ``required`` and cannot be read, this raises ``Unreadable``, because it may record operations that nothing
-        else shows. ``begins`` and ``most`` as for ``gather``, of each log; ``brief``: without what ``shorten``
-        leaves out. Raises ``Stopped``."""
-
-        kind = self._kind if brief else replace(self._kind, shorten=bytes)
-
-        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
-            return gather(lines, kind, trusted=trusted, begins=begins, most=most)
-
-        return self._read(narrowed, progress or Progress(), required=required)
-
-    def unfinished(self) -> list[LoggedOperation[IntentT, ResultT]]:
-        """The operations with a step that has no result, with no other steps, of the two newest parts: a new part begins with
-        such intents."""
-
-        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
-            return gather(unfinished(lines, self._kind), self._kind, trusted=trusted)
-
-        return list(self._read(narrowed, Progress(), required=False, latest=2)[0].values())
-
-    def _read(
-        self,
-        narrowed: Callable[[Iterable[bytes], bool], tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]],
-        progress: Progress,
-        *,
-        required: bool,
-        latest: int | None = None,
-    ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
+        else shows. ``begins`` and ``most`` as for ``gather``, of each log; ``brief``: without what ``shorten`` leaves out;
+        ``cut_off``: only the steps without a result, of the two newest parts. Raises ``Stopped``."""
+        progress = progress or Progress()
+        kind = self._kind if brief or cut_off else replace(self._kind, shorten=bytes)
         found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
         problems: list[str] = []
-        what = self._kind.what
+        what = kind.what
         try:
-            for log in self._store.read(self._name, latest=latest):
+            for log in self._store.read(self._name, latest=2 if cut_off else None):
                 progress.begin("lines of the journal read", every=1)
                 try:
                     with closing(iter(log.lines)) as lines:
-                        operations, bad = narrowed(progress.each(lines), log.trusted)
+                        counted = progress.each(lines)
+                        wanted = unfinished(counted, kind) if cut_off else counted
+                        operations, bad = gather(wanted, kind, trusted=log.trusted, begins=begins, most=most)
                 except OSError as error:
                     words = f"{what} cannot be read: {error.strerror}"
                     if required and log.trusted:
@@ -440,6 +414,10 @@ class RecordLog(Generic[IntentT, ResultT]):
                 raise Unreadable(words, path=self._store.path, advice=advice(error)) from error
             problems.append(words)
         return found, problems
+
+    def unfinished(self) -> list[LoggedOperation[IntentT, ResultT]]:
+        """The operations with a step that has no result, with no other steps: a new part begins with such intents."""
+        return list(self.read(cut_off=True)[0].values())
 
 
 def write_failed(store: LogStore, what: str, error: OSError) -> AuditFailed:

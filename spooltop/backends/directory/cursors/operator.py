@@ -35,7 +35,7 @@ from ...journal.item_operator import (
     ref_of,
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
-from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
+from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from ..world import OpenOptions, System
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
@@ -52,11 +52,14 @@ class CursorSetIntent(Intent, frozen=True):
     before: Any
     after: Any
 
+    def told(self) -> Iterator[Told]:
+        yield self.source, self.file, self.file
 
-CURSORS = item_records(
-    "cursors", "the journal of cursors", "", CursorSetIntent, lambda one: (one.source, one.file, one.file),
-    Action.SET_CURSOR, Action.UNDO, raw=frozenset({"before", "after"})
-)
+
+CURSORS = RecordType(
+    "cursors", "the journal of cursors", "", CursorSetIntent, ItemOutcome, (Action.SET_CURSOR, Action.UNDO),
+    raw=frozenset({"before", "after"}),
+)  # fmt: skip
 """The record type of the log of cursors."""
 
 

@@ -31,14 +31,12 @@ from ...journal.item_operator import (
     Skipped,
     check_folder,
     folder_id,
-    may_have_changed,
     operation_record,
     outcome_of,
     ref_of,
-    why_not_undo,
 )
 from ...journal.log_store import LogStore, with_above
-from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
+from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Time, Told
 from ..storage.disk import mount_of
 from ..storage.location import Pin, opened_below, pinned
 from ..world import OpenOptions, System
@@ -83,15 +81,16 @@ class LockRecord(Intent, frozen=True):
     mtime: Time
     words: str
 
+    def told(self) -> Iterator[Told]:
+        yield self.path, self.path, self.path
+
     @property
     def is_ticket(self) -> bool:
         """True for a ticket of a queue, which is not the thing that it queues for."""
         return self.words.startswith("ticket ")
 
 
-LOCKS = item_records(
-    "locks", "the journal of locks", "item", LockRecord, lambda one: (one.path,) * 3, Action.UNLOCK, Action.UNDO
-)
+LOCKS = RecordType("locks", "the journal of locks", "item", LockRecord, ItemOutcome, (Action.UNLOCK, Action.UNDO))
 """The record type of the log of locks."""
 
 
@@ -389,27 +388,13 @@ class LockOperator(SingleOperator[LockRecord]):
         outcome, reason = outcome_of(lambda: self._remove_or_restore(intent, ref_of(item, LockRef)))
         return ItemResult(item.row.id, item.row.name, outcome, reason, intent.path if outcome is Outcome.DONE else "")
 
-    def _records(
-        self, operations: Mapping[str, LoggedOperation[LockRecord, ItemOutcome]], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
-        records = []
-        for logged in operations.values():
-            items = [record for record, _ in logged.steps.values()]
-            outcomes = [outcome.outcome for _, outcome in logged.steps.values() if outcome is not None]
-            undone = undone_by.get(logged.operation)
-            if logged.first.action is Action.UNDO:
-                why_not: str | None = "unlock removes it again"
-            else:
-                why_not = why_not_undo(changed=may_have_changed(logged), undone=undone, other=None)
-            words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
-            if logged.open:
-                words += "; cut short: spooltop locks shows if it was removed"
-            records.append(
-                operation_record(
-                    logged, outcomes, count=len(items), unfinished=logged.open, undone=undone, why_not=why_not, words=words
-                )
-            )
-        return records
+    def _record(self, logged: LoggedOperation[LockRecord, ItemOutcome], undone: str | None) -> OperationRecord:
+        items = [record for record, _ in logged.steps.values()]
+        words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
+        if logged.open:
+            words += "; cut short: spooltop locks shows if it was removed"
+        record = operation_record(logged, undone, words, count=len(items))
+        return replace(record, why_not_undo="unlock removes it again") if record.action is Action.UNDO else record
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:

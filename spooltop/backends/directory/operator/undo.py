@@ -9,6 +9,7 @@ from itertools import groupby, islice
 from stat import S_ISREG
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -16,7 +17,7 @@ from spooltop.engine.system.files import is_inode
 from spooltop.model.operations.plan import BATCH, Candidates, OperationRecord, Outcome, Progress, Refusal
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from ...journal.item_operator import operation_record, undone_by, undos_of, why_not_undo
+from ...journal.item_operator import operation_record, undone_by, undos_of
 from ..journal import LoggedMove, MoveOperation, MoveRun, unsure_moves
 from ..storage.location import Folders, NameLookup, Place, kind_of, plain_meta
 from ..storage.rows import NameForms, tokens_of, tokens_of_claims
@@ -66,10 +67,6 @@ def records(
         undone = undone_by(own_undos, lambda undo: accounts[undo.operation].made > 0)
         left = account.made - sum(accounts[undo.operation].made for undo in own_undos)
         deletes = any(batch.deletes for batch, _ in logged.steps.values())
-        if deletes and account.made:
-            why_not: str | None = "deleted permanently"
-        else:
-            why_not = why_not_undo(changed=account.made > 0, undone=None if left > 0 else undone, other=None)
         words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
         if first.action is Action.PURGE and deletes:
             words += " at once, without the trash"
@@ -81,12 +78,13 @@ def records(
             words += f"; {untried:,} of them can no longer be undone"
         elif untried > 0:
             words += f"; interrupted: {untried:,} were not attempted"
-        found.append(
-            operation_record(
-                logged, account.outcomes, count=first.count, found=account.found,
-                unfinished=logged.open or (whole and untried > 0), undone=undone, why_not=why_not, words=words,
-            )
+        record = operation_record(
+            logged, undone, words, outcomes=account.outcomes, found=account.found,
+            unfinished=logged.open or (whole and untried > 0), changed=account.made > 0,
         )  # fmt: skip
+        if account.made > 0 and (deletes or left > 0):
+            record = replace(record, why_not_undo="deleted permanently" if deletes else None)
+        found.append(record)
     return found
 
 

@@ -33,11 +33,9 @@ from ...journal.item_operator import (
     ItemOperator,
     Skipped,
     changed,
-    may_have_changed,
     operation_record,
     outcome_of,
     ref_of,
-    why_not_undo,
 )
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, PathLogs
 from ...journal.record_log import ItemOutcome, LoggedOperation
@@ -169,22 +167,6 @@ def _row(layout: Layout, intent: MessageChanges, number: int | None, seen: Mappi
     else:
         box = next((Box(match.box) for match in layout.matches if match.template.match(location) is not None), Box.NEW)
     return Row(key=(box.value, location), box=box, id=intent.id, name=in_queue(location))
-
-
-def _record(logged: LoggedMessages, undone: str | None) -> OperationRecord:
-    """The entry of ``logged`` in the list of operations."""
-    messages = list(messages_of(logged))
-    outcomes = [one.outcome.outcome for one in messages if one.outcome is not None]
-    deletes = all(change.verb is Verb.DELETE for one in messages for change in one.changes.changes)
-    why_not = why_not_undo(changed=may_have_changed(logged), undone=undone, other="deleted permanently" if deletes else None)
-    words = ""
-    if logged.open:
-        first, *more = [escape(one.changes.id) for one in messages if one.outcome is None]
-        where = f"between {first} and {more[-1]}" if more else f"at {first}"
-        words = f"cut short {where}: undo reverses it, the next operation finishes it"
-    return operation_record(
-        logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone, why_not=why_not, words=words
-    )
 
 
 # Completes what a crash cut off: the rest of the changes of a message, or if that is not possible, nothing of them.
@@ -425,10 +407,15 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                         publish_new(self._files, at, name, content, self._files.fstat(at))
                 return
 
-    def _records(
-        self, operations: Mapping[str, LoggedMessages], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
-        return [_record(logged, undone_by.get(logged.operation)) for logged in operations.values()]
+    def _record(self, logged: LoggedMessages, undone: str | None) -> OperationRecord:
+        messages = list(messages_of(logged))
+        deletes = all(change.verb is Verb.DELETE for one in messages for change in one.changes.changes)
+        words = ""
+        if logged.open:
+            first, *more = [escape(one.changes.id) for one in messages if one.outcome is None]
+            where = f"between {first} and {more[-1]}" if more else f"at {first}"
+            words = f"cut short {where}: undo reverses it, the next operation finishes it"
+        return operation_record(logged, undone, words, other="deleted permanently" if deletes else None)
 
     def _undo(self, dirs: QueueDirs, undoes: str, reader: LayoutReader) -> Candidates:
         logged, undos, problems = self._logged(undoes)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import chain, groupby
 from typing import Annotated
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 
 from spooltop.engine.atomic import discard, open_shared, write_new
 from spooltop.engine.system.files import is_inode, read_small
@@ -23,7 +23,7 @@ from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped
-from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes, unescaped
+from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
 from ..sort_files import META
 
@@ -175,6 +175,11 @@ class LayoutIntent(Intent, frozen=True):
 
     items: Annotated[tuple[MessageChanges, ...], Meta(min_length=1)]
 
+    def told(self) -> Iterator[Told]:
+        for one in self.items:
+            moved = [change.to for change in one.changes if change.verb is Verb.MOVE]
+            yield one.id, one.message, moved[-1] if moved else ""
+
 
 class LayoutOutcome(Struct, frozen=True):
     """How a batch ended, of which the first ``tried`` messages were reached: all are done but the ``others``, by place in the
@@ -202,16 +207,8 @@ class LayoutOutcome(Struct, frozen=True):
 
 _DONE = ItemOutcome(Outcome.DONE, "")
 
-def _told(intent: LayoutIntent) -> Iterator[Told]:
-    for one in intent.items:
-        moved = [change.to for change in one.changes if change.verb is Verb.MOVE]
-        yield one.id, one.message, moved[-1] if moved else ""
 
-
-MESSAGES = RecordType(
-    "messages", "the journal", "first", lambda value: convert(unescaped(value), LayoutIntent),
-    lambda value: convert(unescaped(value), LayoutOutcome, str_keys=True), _told,
-)  # fmt: skip
+MESSAGES = RecordType("messages", "the journal", "first", LayoutIntent, LayoutOutcome)
 """The record type of the journal of another program's queue."""
 
 

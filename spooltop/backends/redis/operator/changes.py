@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 from redis.exceptions import RedisError
 
@@ -17,7 +17,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.operations.plan import Item, Outcome
 from spooltop.model.vocabulary import Action, Box
 
-from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, unescaped
+from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told
 from ..client import Endpoint, ErrorReply, Kind, Nonsense, RedisClient, Reply, error_of, list_of, text_of, trouble_of
 from ..stream_names import StreamNames
 from . import scripts
@@ -147,7 +147,10 @@ class BatchIntent(Intent, frozen=True):
     changes: tuple[StreamChange, ...]
     reverses: tuple[tuple[Number, Number], ...] = ()
 
-    def journaled(self) -> BatchIntent:
+    def told(self) -> Iterator[Told]:
+        return ((change.shown, change.shown, "") for change in self.changes)
+
+    def checked(self) -> BatchIntent:
         """The intent as its line holds it."""
         return replace(self, changes=tuple(map(journaled, self.changes)))
 
@@ -170,11 +173,7 @@ class BatchChanged(Struct, frozen=True):
 LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, BatchChanged]"
 """All that the journal holds of one operation on a group."""
 
-BATCHES = RecordType(
-    "messages", "the journal", "first", lambda value: convert(unescaped(value), BatchIntent).journaled(),
-    lambda value: convert(unescaped(value), BatchChanged),
-    lambda intent: ((change.shown, change.shown, "") for change in intent.changes),
-)  # fmt: skip
+BATCHES = RecordType("messages", "the journal", "first", BatchIntent, BatchChanged)
 """The record type of the journal of a group."""
 
 

@@ -26,7 +26,7 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
-from ...journal.item_operator import EndedStep, ItemOperator, may_have_changed, operation_record, why_not_undo
+from ...journal.item_operator import EndedStep, ItemOperator, operation_record
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs
 from ..client import Endpoint
 from ..stream_names import StreamNames
@@ -127,7 +127,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         )
 
     def _recorded(self, intent: BatchIntent) -> BatchIntent:
-        return intent.journaled()
+        return intent.checked()
 
     def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Callable[[], bool]) -> EndedStep[BatchChanged]:
         count = len(intent.changes)
@@ -140,22 +140,10 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             return EndedStep((), BatchChanged((Changed(Outcome.FAILED, error.what),) * count), error)
         return EndedStep(_results(intent.changes, items, outcomes), BatchChanged(outcomes))
 
-    def _records(
-        self, operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
-        records = []
-        for logged in operations.values():
-            outcomes = [one.outcome for _, found in logged.steps.values() if found is not None for one in found.outcomes]
-            verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
-            other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
-            undone = undone_by.get(logged.operation)
-            records.append(
-                operation_record(
-                    logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone,
-                    why_not=why_not_undo(changed=may_have_changed(logged), undone=undone, other=other), words=_words(logged),
-                )
-            )  # fmt: skip
-        return records
+    def _record(self, logged: LoggedChanges, undone: str | None) -> OperationRecord:
+        verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
+        other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
+        return operation_record(logged, undone, _words(logged), other=other)
 
     # Undo
 
