@@ -7,15 +7,19 @@ lives in, a function that says why it is not available now, and the name of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Set
+from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from spooltop.model import units
 from spooltop.model.filters.selection import Selection
-from spooltop.model.vocabulary import Action, Box
-from spooltop.operate.operations import poison_words
+from spooltop.model.operations.plan import Plan
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.operate.operations import holds_poison, poison_words
 
-from . import availability as why
 from .context import LISTS, CommandContext, View
 
 _SHOWN = {
@@ -79,28 +83,373 @@ GOES = ROOTS | OVER | TEXTS
 EVERYWHERE = frozenset(View)
 
 
+# The conditions: each says why a command is not available, and what to do instead. Pure functions of a ``CommandContext``.
+
+Reason: TypeAlias = str | None
+"""Why a command is not available; None where it is."""
+Condition: TypeAlias = Callable[[CommandContext], Reason]
+
+READING = "the list is still being read"
+WHOLE = (Action.PAUSE, Action.RESUME)
+"""Actions on the spool as a whole: their plans have one item."""
+
+
+def plan_words(plan: Plan) -> str:
+    """The effect of confirming: ``requeue 2``, ``delete 12 for good``."""
+    if plan.action is Action.SET_CURSOR:
+        return "set it"
+    if plan.action is Action.UNLOCK:
+        return f"remove {plan.count:,}"
+    if plan.action in WHOLE:
+        return f"{plan.action.value} it"
+    if plan.deletes:
+        return f"delete {plan.count:,} for good"
+    return poison_words(plan) if holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
+
+
+def always(context: CommandContext) -> Reason:
+    return None
+
+
+def among_spools(context: CommandContext) -> Reason:
+    return None if context.among_spools else "there is one spool only: give several paths, a glob in quotes, or the setting paths"
+
+
+def which_key(context: CommandContext) -> Reason:
+    return "d purges to the trash, r requeues, h holds; each opens a plan first. To end a process, use kill PID in a shell"
+
+
+def _no_row(context: CommandContext) -> str:
+    return READING if context.reading else "the list is empty"
+
+
+def has_rows(context: CommandContext) -> Reason:
+    return None if context.rows else _no_row(context)
+
+
+def sortable(context: CommandContext) -> Reason:
+    return None if context.rows > 1 else READING if context.reading else "there is nothing to sort"
+
+
+def searchable(context: CommandContext) -> Reason:
+    if reason := has_rows(context):
+        return reason
+    return None if context.filter or context.last_filter else "no filter was set yet: / sets one"
+
+
+def anything_marked(context: CommandContext) -> Reason:
+    return None if context.marked else "nothing is marked: Space marks"
+
+
+def has_view(view: str) -> Condition:
+    """Available where this kind of queue has the view."""
+    return lambda context: context.absent.get(view)
+
+
+def has_problem_rows(context: CommandContext) -> Reason:
+    if context.view is View.OVERVIEW and context.snapshot is not None and not context.snapshot.problems:
+        return "no problems detected so far"
+    return None
+
+
+def can_go_back(context: CommandContext) -> Reason:
+    return None if context.depth else "there is nothing to go back to: q quits"
+
+
+def at_the_top(context: CommandContext) -> Reason:
+    return "Esc goes back first" if context.depth else None
+
+
+def openable(context: CommandContext) -> Reason:
+    if context.view is View.OVERVIEW:
+        if context.problem is None:
+            return "there are no problems to open; 2 shows what waits"
+        return None if context.problem.selection or context.problem.view else "this problem has no list to open"
+    if context.consumer is not None and context.consumer.exited:
+        return "it has exited and holds no claim"
+    return has_rows(context)
+
+
+def copyable(context: CommandContext) -> Reason:
+    if context.view is View.OVERVIEW:
+        return None if context.problem is not None else "nothing is chosen"
+    return None if context.rows or context.view in (View.MESSAGE, View.CURSOR) else f"nothing is chosen: {_no_row(context)}"
+
+
+def requeue(context: CommandContext) -> Reason:
+    if reason := _allowed(context, Action.REQUEUE) or _chosen(context, Action.REQUEUE):
+        return reason
+    if context.view is View.CONSUMERS:
+        return _of_a_consumer(context)
+    if context.target_box is Box.NEW and Box.NEW not in context.capabilities.boxes.get(Action.REQUEUE, ()):
+        return "requeue: messages in new wait already; 3 shows the claims"
+    if context.target_box is Box.TMP and Action.REQUEUE not in context.capabilities.boxes:
+        return "requeue: a file in tmp is not a complete message; d purges it"
+    if context.target_box is Box.TRASH:
+        return "requeue: it is in the trash; u restores it"
+    return _allowed_here(context, Action.REQUEUE)
+
+
+def _of_a_consumer(context: CommandContext) -> Reason:
+    """Only of those that run no more: a running one is asked to stop first, or its claims are taken one by one."""
+    one = context.consumer
+    if one is None or not one.claims:
+        return "requeue: this consumer holds no claim"
+    if one.verdict is Verdict.ALIVE:
+        return "requeue: this consumer is running; Enter shows its claims"
+    return _allowed_here(context, Action.REQUEUE)
+
+
+def purge(context: CommandContext) -> Reason:
+    if reason := _allowed(context, Action.PURGE):
+        return reason
+    if context.target_box is Box.TRASH:
+        return "purge: it is in the trash already"
+    return _chosen(context, Action.PURGE) or _allowed_here(context, Action.PURGE)
+
+
+def hold(context: CommandContext) -> Reason:
+    if reason := _allowed(context, Action.HOLD) or _chosen(context, Action.HOLD):
+        return reason
+    if context.target_box is Box.TMP and Action.HOLD not in context.capabilities.boxes:
+        return "hold: a file in tmp is not a complete message; d purges it"
+    if context.target_box is Box.HELD:
+        return "hold: it is held already; l releases it"
+    return "hold: it is set aside already" if context.aside else _allowed_here(context, Action.HOLD)
+
+
+def release(context: CommandContext) -> Reason:
+    if reason := _allowed(context, Action.RELEASE):
+        return reason
+    if context.target_box is not Box.HELD:
+        elsewhere = {Box.REJECTED: "; r requeues rejected ones", Box.TRASH: "; u restores those in the trash"}
+        return f"release: only held messages{elsewhere.get(context.target_box or Box.NEW, ', in 7 Aside')}"
+    return _chosen(context, Action.RELEASE)
+
+
+def restore(context: CommandContext) -> Reason:
+    if reason := _allowed(context, Action.RESTORE):
+        return reason
+    if not context.aside:
+        return "restore: only messages set aside, in 7 Aside"
+    return _chosen(context, Action.RESTORE) or _allowed_here(context, Action.RESTORE)
+
+
+def empty(context: CommandContext) -> Reason:
+    if reason := _allowed(context, Action.EMPTY):
+        return reason
+    if context.target_box is not Box.TRASH:
+        return "empty: only the trash can be emptied; 7 shows the next box"
+    trash = context.snapshot.observation.boxes.get(Box.TRASH) if context.snapshot is not None else None
+    return "empty: the trash is empty" if trash is not None and trash.count == 0 else None
+
+
+def empty_expired(context: CommandContext) -> Reason:
+    if reason := empty(context):
+        return reason
+    trash = context.trash
+    if trash is None or trash.retention is None:
+        return "delete expired: nothing ever expires, trash_retention is 0"
+    return None if context.expired else f"delete expired: nothing has been in the trash for {units.duration(trash.retention)} yet"
+
+
+def set_cursor(context: CommandContext) -> Reason:
+    return _allowed(context, Action.SET_CURSOR) or on_a_source(context)
+
+
+def unlock(context: CommandContext) -> Reason:
+    """Only stale locks: a kernel lock ends with its holder, and a lock of a running holder is not taken away."""
+    if reason := _allowed(context, Action.UNLOCK):
+        return reason
+    if context.view is View.OVERVIEW:
+        about = context.problem is not None and context.problem.code in ("lock-stale", "ticket-orphan")
+        return None if about else "remove: this line is not about a stale lock"
+    lock = context.lock
+    if lock is None:
+        return "no lock file was found here"
+    if lock.kind == "redis":
+        return "remove: queues in Redis are read-only here"
+    if lock.kind == "rw":
+        return "remove: filelock itself evicts a holder of this lock whose heartbeat stays away"
+    if lock.kind == "mkdir" or (lock.kind == "none" and lock.verdict == "unknown"):
+        return f"remove: {lock.evidence}; if its holder has exited, remove it by hand"
+    if lock.kind not in ("soft", "ticket"):
+        return "remove: a kernel lock ends when its holder exits; without its file, two processes could hold it"
+    if lock.verdict in ("held", "blocked"):
+        return "remove: its holder is running; once that exits, the lock is stale"
+    return "remove: nobody holds it" if lock.verdict == "free" else None
+
+
+def pause(context: CommandContext) -> Reason:
+    """Gives the reason for both commands on its key if neither is available."""
+    if reason := _allowed(context, Action.RESUME if context.paused else Action.PAUSE):
+        return reason
+    return "pause: it is paused already" if context.paused else None
+
+
+def resume(context: CommandContext) -> Reason:
+    return _allowed(context, Action.RESUME) if context.paused else "resume: it is not paused"
+
+
+def on_a_source(context: CommandContext) -> Reason:
+    return None if context.cursor is not None else "no cursor was found here"
+
+
+def has_file(context: CommandContext) -> Reason:
+    """Holders are asked for a message, a lock or a cursor file."""
+    claims = context.row is not None and context.row.box is Box.CUR
+    if (reason := context.absent.get("files")) and not claims:
+        return reason
+    if context.view in (View.CURSORS, View.CURSOR):
+        return on_a_source(context)
+    if context.view is View.LOCKS:
+        return None if context.lock is not None else "no lock file was found here"
+    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
+
+
+def followable(context: CommandContext) -> Reason:
+    if context.view is View.RESULT:
+        return None if context.tracked else "none of its messages moves on by itself"
+    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
+
+
+def inject(context: CommandContext) -> Reason:
+    return _allowed(context, Action.INJECT)
+
+
+def undo(context: CommandContext) -> Reason:
+    if context.view is View.OPERATIONS and not context.rows:
+        return READING if context.reading else "no operation has been done here yet"
+    return _allowed(context, Action.UNDO) or (f"undo: {context.undoable}" if context.undoable else None)
+
+
+def plan_there(context: CommandContext) -> Reason:
+    if context.applying:
+        return "the plan is being applied"
+    return None if context.plan is not None else "the plan is being made"
+
+
+def applying(context: CommandContext) -> Reason:
+    return None if context.applying else "no plan is being applied"
+
+
+def not_applying(context: CommandContext) -> Reason:
+    return "the plan is being applied: Esc stops it" if context.applying else None
+
+
+def confirmable(grammar: str) -> Condition:
+    """Available where the plan in front is confirmed with this key (a ``Confirm``)."""
+
+    def why_not(context: CommandContext) -> Reason:
+        if reason := plan_there(context):
+            return reason
+        if context.plan is not None and not context.plan.count:
+            return "there is nothing to do; Esc leaves"
+        if context.early:
+            return "the plan has only just been shown: read it, then confirm"
+        if context.confirm != grammar:
+            return {
+                "y": f"press y to {_things(context)}",
+                "Y": f"press Shift-Y to {_things(context)}",
+                "number": f"type the number {context.plan.count if context.plan else ''} and Enter",
+            }.get(context.confirm, "there is nothing to do; Esc leaves")
+        return None
+
+    return why_not
+
+
+def forceable(context: CommandContext) -> Reason:
+    if reason := plan_there(context):
+        return reason
+    if context.plan is not None and context.plan.force:
+        return "force is on already"
+    if context.plan is None or not any(refusal.forceable for refusal in context.plan.refused):
+        return "no running consumer holds any of these"
+    return None
+
+
+def holdable(context: CommandContext) -> Reason:
+    if reason := plan_there(context):
+        return reason
+    if context.plan is not None and context.plan.options.get("hold_poison"):
+        return "messages that may kill their consumers are held already"
+    if context.plan is None or context.plan.action is not Action.REQUEUE or not context.plan.poison:
+        return "no consumer died often enough while processing one of these messages"
+    return _allowed(context, Action.HOLD)
+
+
+def rate_limitable(context: CommandContext) -> Reason:
+    if reason := plan_there(context):
+        return reason
+    if context.plan is None or context.plan.count < 2:
+        return "a rate limit needs at least 2 items"
+    if context.plan.items and context.plan.items[0].words:
+        return f"{context.plan.action}: has no rate limit"
+    return None
+
+
+def _things(context: CommandContext) -> str:
+    return plan_words(context.plan) if context.plan is not None else "it"
+
+
+def _allowed(context: CommandContext, action: Action) -> str | None:
+    reason = context.capabilities.why_not(action)
+    if reason and context.snapshot is not None and context.snapshot.observation.is_mail:
+        reason = "this is a mail folder, where nothing is stuck; 1 Overview says how to open it as a job spool"
+    command = own_command(context, action)
+    return f"{action}: {reason}{': ' if command else ''}{command}" if reason else None
+
+
+def _allowed_here(context: CommandContext, action: Action) -> str | None:
+    """The reason where this kind of queue has the action, but not for the box in front."""
+    reason = context.capabilities.why_not_from(action, context.target_box)
+    return f"{action}: {reason}" if reason else None
+
+
+def own_command(context: CommandContext, action: Action) -> str:
+    """The command of the queue's own program for the chosen message, where only that program changes it; else empty."""
+    return "" if context.row is None else context.capabilities.command(action, escape(context.row.id))
+
+
+def _chosen(context: CommandContext, action: Action) -> str | None:
+    if context.view is View.OVERVIEW:
+        if context.problem is None:
+            return f"{action}: choose a problem, or a message in 2, 3 or 4"
+        if context.problem.selection is None:
+            return f"{action}: this problem is not about messages; Enter shows its subject"
+        return None
+    if context.view is View.CONSUMERS:
+        return None if context.consumer is not None else f"{action}: {_no_row(context)}"
+    return None if context.marked or context.row is not None else f"{action}: {_no_row(context)}"
+
+
+# The table.
+
 class KeyCommand(Struct, frozen=True):
     """A command and its keys. ``rank`` orders the footer; 0: not in the footer."""
 
     id: str
-    keys: tuple[str, ...]
+    bound: str
+    """Its keys, with commas between them, as in Textual's ``Binding``."""
     label: str
     help: str
     views: Set[View]
-    why_not: Callable[[CommandContext], str | None] = why.always
+    why_not: Condition = always
     dangerous: bool = False
     rank: int = 0
-    group: str = "look"
     also: str = ""
     """Words by which the palette finds it, in addition to its own."""
-    does: str = ""
-    """The name of its handler, where it differs from ``do_`` and the id."""
-    args: tuple[object, ...] = ()
-    """The arguments that the handler gets."""
+    does: tuple[object, ...] = ()
+    """The name of its handler, where it differs from ``do_`` and the id, and the arguments that it gets."""
+    group: str = ""
+
+    @property
+    def keys(self) -> list[str]:
+        return self.bound.split(",")
 
     @property
     def handler(self) -> str:
-        return self.does or f"do_{self.id.replace('-', '_')}"
+        return str(self.does[0]) if self.does else f"do_{self.id.replace('-', '_')}"
 
     @property
     def key(self) -> str:
@@ -127,202 +476,170 @@ VIEWS = (
 )  # fmt: skip
 """The views by number: id, label, help, and words by which the palette finds them."""
 
-COMMANDS: tuple[KeyCommand, ...] = (
+_TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
     # The answers to a plan come first: nothing else may take these keys there.
-    KeyCommand("confirm-small", ("y", "Y"), "do it", "apply the plan (1 to 9 items)", {View.PLAN},
-            why.confirmable("y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
-    KeyCommand("confirm-large", ("Y",), "do it", "apply the plan (10 to 99 items)", {View.PLAN},
-            why.confirmable("Y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
-    KeyCommand("confirm-number", ("enter",), "do it", "apply the plan, after its count was typed",
-            {View.PLAN}, why.confirmable("number"), dangerous=True, rank=1, group="plan"),
-    KeyCommand("force", ("f",), "force", "in a plan: also take claims from running holders (count typed)", {View.PLAN},
-            why.forceable, dangerous=True, rank=2, group="plan"),
-    KeyCommand("hold-poison", ("h",), "hold",
-            "in a plan: hold messages whose consumers died while processing them, requeue the others",
-            {View.PLAN}, why.holdable, dangerous=True, rank=2, group="plan"),
-    KeyCommand("rate", ("s",), "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit",
-            {View.PLAN}, why.rate_limitable, rank=3, group="plan"),
-    KeyCommand("copy-command", ("c",), "copy as command", "in a plan: copy the same action as a command",
-            {View.PLAN},
-            why.plan_there, rank=3, group="plan"),
-    KeyCommand("stop", ("escape",), "stop", "while a plan is applied: stop after the current item", {View.PLAN},
-            why.applying, rank=1, group="plan"),
-    KeyCommand("cancel", ("escape", "q", "backspace", "ctrl+h"), "Cancel", "leave the plan; nothing was changed",
-            {View.PLAN}, why.not_applying, rank=1, group="plan"),
-    KeyCommand("undo-result", ("z",), "undo", "undo what was just done", {View.RESULT}, why.undo, dangerous=True,
-            rank=2,
-            group="plan"),
-    KeyCommand("copy-result", ("c",), "copy as text", "copy the result as text", {View.RESULT}, rank=3, group="plan"),
+    "plan": (
+        KeyCommand("confirm-small", "y,Y", "do it", "apply the plan (1 to 9 items)", {View.PLAN}, confirmable("y"),
+                   dangerous=True, rank=1, does=("do_confirm",)),
+        KeyCommand("confirm-large", "Y", "do it", "apply the plan (10 to 99 items)", {View.PLAN}, confirmable("Y"),
+                   dangerous=True, rank=1, does=("do_confirm",)),
+        KeyCommand("confirm-number", "enter", "do it", "apply the plan, after its count was typed", {View.PLAN},
+                   confirmable("number"), dangerous=True, rank=1),
+        KeyCommand("force", "f", "force", "in a plan: also take claims from running holders (count typed)", {View.PLAN},
+                   forceable, dangerous=True, rank=2),
+        KeyCommand("hold-poison", "h", "hold",
+                   "in a plan: hold messages whose consumers died while processing them, requeue the others", {View.PLAN},
+                   holdable, dangerous=True, rank=2),
+        KeyCommand("rate", "s", "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit", {View.PLAN},
+                   rate_limitable, rank=3),
+        KeyCommand("copy-command", "c", "copy as command", "in a plan: copy the same action as a command", {View.PLAN},
+                   plan_there, rank=3),
+        KeyCommand("stop", "escape", "stop", "while a plan is applied: stop after the current item", {View.PLAN}, applying,
+                   rank=1),
+        KeyCommand("cancel", "escape,q,backspace,ctrl+h", "Cancel", "leave the plan; nothing was changed", {View.PLAN},
+                   not_applying, rank=1),
+        KeyCommand("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, dangerous=True, rank=2),
+        KeyCommand("copy-result", "c", "copy as text", "copy the result as text", {View.RESULT}, rank=3),
+    ),
+    "move": (
+        KeyCommand("next-message", "j,n", "next message", "in an open message: the next one of the list", {View.MESSAGE},
+                   rank=10, does=("do_step_message", 1)),
+        KeyCommand("previous-message", "k,p,N", "previous message", "in an open message: the one before", {View.MESSAGE},
+                   does=("do_step_message", -1)),
+        KeyCommand("scroll-down", "down", "scroll", "in an open message: a line down", {View.MESSAGE}, does=("do_step", 1)),
+        KeyCommand("scroll-up", "up", "scroll back", "in an open message: a line up", {View.MESSAGE}, does=("do_step", -1)),
+        KeyCommand("move-down", "j,down", "down", "move down", STEPPING - {View.MESSAGE}, does=("do_step", 1)),
+        KeyCommand("move-up", "k,up", "up", "move up", STEPPING - {View.MESSAGE}, does=("do_step", -1)),
+        KeyCommand("page-down", "pagedown,ctrl+f", "page down", "a page down", STEPPING, does=("do_page", 1)),
+        KeyCommand("page-up", "pageup,ctrl+b", "page up", "a page up", STEPPING, does=("do_page", -1)),
+        KeyCommand("half-page-down", "ctrl+d", "half a page down", "half a page down", MOVING, does=("do_page", 0.5)),
+        KeyCommand("half-page-up", "ctrl+u", "half a page up", "half a page up", MOVING, does=("do_page", -0.5)),
+        KeyCommand("first", "home,g", "first", "to the first line", STEPPING),
+        KeyCommand("last", "end,G", "last", "to the last line", STEPPING),
+        KeyCommand("open-operation", "enter", "open", "in the list of operations: what it did, and the command that undoes it",
+                   {View.OPERATIONS}, has_rows, rank=1),
+        KeyCommand("run", "enter", "run", "in the palette: run the chosen action", {View.PALETTE}, has_rows, rank=1),
+        KeyCommand("open", "enter", "open",
+                   "open: a problem's messages, a message, a source's history, a lock's holders, a consumer's claims", ROOTS,
+                   openable, rank=5),
+        KeyCommand("open-spool", "enter", "open", "Spools: open the whole dashboard of the chosen one; Esc comes back",
+                   {View.SPOOLS}, has_rows, rank=1),
+        KeyCommand("leave", "q", "quit", "quit, where there is nothing to go back to", {View.OVERVIEW, View.SPOOLS}, at_the_top,
+                   rank=9, does=("do_quit",)),
+        KeyCommand("back", "escape,q,backspace,ctrl+h", "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
+                   can_go_back, rank=9),
+    ),
+    "change": (
+        KeyCommand("undo", "z,u", "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
+                   {View.OPERATIONS, View.OPERATION}, undo, dangerous=True, rank=2),
+        KeyCommand("make", "enter", "plan it", "in the inject form: open the plan", {View.INJECT}, inject, rank=1),
+        KeyCommand("set", "enter", "plan it", "in the cursor form: open the plan for the typed value", {View.SETTING},
+                   set_cursor, rank=1),
+        KeyCommand("requeue", "r", "requeue", "requeue: move claims back to new (opens a plan)", CHANGING | {View.CONSUMERS},
+                   requeue, dangerous=True, rank=1, also="retry redrive redeliver again", does=("do_plan", Action.REQUEUE)),
+        KeyCommand("purge", "d", "purge", "purge to the trash (opens a plan)", CHANGING, purge, dangerous=True, rank=3,
+                   also="delete remove kill drop discard", does=("do_plan", Action.PURGE)),
+        KeyCommand("hold", "h", "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, hold,
+                   dangerous=True, rank=3, also="pause park stop suspend", does=("do_plan", Action.HOLD)),
+        KeyCommand("release", "l", "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, release,
+                   dangerous=True, rank=1, also="resume unpause", does=("do_plan", Action.RELEASE)),
+        KeyCommand("restore", "u", "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, restore,
+                   dangerous=True, rank=1, also="undelete put back", does=("do_plan", Action.RESTORE)),
+        KeyCommand("empty", "E", "empty", "Aside: empty the trash for good (opens a plan; count typed)", {View.ASIDE}, empty,
+                   dangerous=True, rank=4, also="delete purge",
+                   does=("open_plan", Action.EMPTY, Selection(box=Box.TRASH, everything=True))),
+        KeyCommand("empty-expired", "X", "delete expired",
+                   "Aside: delete expired messages from the trash for good (opens a plan; count typed)", {View.ASIDE},
+                   empty_expired, dangerous=True, rank=3),
+        KeyCommand("set-cursor", "e", "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, set_cursor,
+                   dangerous=True, rank=1, also="edit change"),
+        KeyCommand("unlock", "d", "remove",
+                   "Locks: remove a stale lock, or tickets of exited holders at the head (opens a plan)", UNLOCKING, unlock,
+                   dangerous=True, rank=1, also="delete remove"),
+        KeyCommand("mute", "m", "mute", "Cursors: mute for an hour, or unmute", SOURCES, on_a_source, rank=2,
+                   also="silence ack snooze"),
+        KeyCommand("inject", "i", "inject", "put test messages into new (opens a form, then a plan)", CHANGING, inject,
+                   dangerous=True, also="put add create test"),
+        KeyCommand("pause", "P", "pause",
+                   "pause the spool: no spooltop consumer claims a message, until resumed (opens a plan)", ROOTS, pause,
+                   dangerous=True, also="stop suspend freeze halt", does=("open_plan", Action.PAUSE, Selection())),
+        KeyCommand("resume", "P", "resume", "resume a paused spool (opens a plan)", ROOTS, resume, dangerous=True, rank=2,
+                   also="unpause continue start", does=("open_plan", Action.RESUME, Selection())),
+        KeyCommand("operations", "z", "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8,
+                   also="undo audit history log journal"),
+    ),
+    "mark": (
+        KeyCommand("mark", "space", "mark", "mark or unmark this one", LISTS, has_rows, rank=2, also="select"),
+        KeyCommand("mark-all", "a", "mark all", "mark all that match the filter", LISTS, has_rows, rank=2, also="select"),
+        KeyCommand("unmark-all", "U", "unmark all", "unmark all", LISTS, anything_marked),
+    ),
+    "look": (
+        KeyCommand("copy-operation", "c", "copy",
+                   "in the list of operations: copy its id; in one of them the command that undoes it",
+                   {View.OPERATIONS, View.OPERATION}, has_rows, rank=3),
+        KeyCommand("save-now", "enter", "save", "in the form of a file name: save the payload", {View.SAVING}, rank=1),
+        KeyCommand("filter", "slash,f3,f4", "filter",
+                   "filter as you type: text, !text, *.txt, age:>10m, src: id: pid: tries: verdict: error:; on the Overview: "
+                   "in New", ROOTS | OVER | {View.OPERATIONS}, rank=7, also="search find grep where"),
+        KeyCommand("filter-spools", "slash,f3,f4", "filter", "Spools: filter by path or problem: words, !words", {View.SPOOLS},
+                   rank=3, also="search find grep where", does=("do_filter",)),
+        KeyCommand("find", "slash,f3,f4", "find", "in a panel: go to the next line with a text", PANELS - {View.OPERATIONS},
+                   also="search"),
+        KeyCommand("next-match", "n", "next match", "next match of the filter, or of the last one set", LISTS, searchable,
+                   does=("do_next_match", 1)),
+        KeyCommand("previous-match", "N", "previous match", "previous match of the filter, or of the last one set", LISTS,
+                   searchable, does=("do_next_match", -1)),
+        KeyCommand("sort-menu", "s,f6", "sort", "choose the column to sort by", SORTED, sortable, also="order by"),
+        KeyCommand("choose-sort", "enter", "sort by it", "in the menu of columns: sort by the chosen one", {View.SORT}, rank=1),
+        KeyCommand("sort-left", "less_than_sign,left", "sort left", "sort by the column to the left", SORTED, sortable,
+                   does=("do_sort", -1)),
+        KeyCommand("sort-right", "greater_than_sign,right", "sort right", "sort by the column to the right", SORTED, sortable,
+                   does=("do_sort", 1)),
+        KeyCommand("sort-invert", "I", "invert", "invert the order", SORTED, sortable),
+        KeyCommand("problems", "exclamation_mark", "problems only",
+                   "problems only: all problems, dead claims, abandoned files, spools with problems",
+                   {View.OVERVIEW, View.CLAIMS, View.TMP, View.SPOOLS}, has_problem_rows, also="errors trouble"),
+        KeyCommand("freeze", "Z", "freeze", "freeze or unfreeze the display", ROOTS | {View.SPOOLS}, also="pause stop display"),
+        KeyCommand("times", "t", "times", "ages, local time, UTC", ROOTS | OVER, also="utc local timezone"),
+        KeyCommand("copy", "y", "copy", "copy the id, in a message its payload (OSC 52; the text is shown, too)", ROOTS | OVER,
+                   copyable, also="yank clipboard"),
+        KeyCommand("copy-path", "y", "copy", "Spools: copy the path", {View.SPOOLS}, has_rows, also="yank clipboard"),
+        KeyCommand("who", "x", "who has it", "who has the file open or locked", WITH_FILE, has_file, rank=6,
+                   also="lsof fuser holders"),
+        KeyCommand("follow", "F", "follow", "follow this id through the boxes", LISTS | {View.MESSAGE, View.RESULT}, followable,
+                   rank=6, also="track trace"),
+        KeyCommand("ask-again", "R,f5", "look again", "in the panel of holders: look again", {View.HOLDERS}, rank=2),
+        KeyCommand("copy-panel", "y", "copy", "in the panel of holders, or of a followed message: copy as text",
+                   {View.HOLDERS, View.FOLLOW}, rank=3),
+        KeyCommand("save", "S", "save", "save the payload to a new file, redacted as it is shown (asks for its name)",
+                   LISTS | {View.MESSAGE}, followable, also="write export download file"),
+        KeyCommand("which-key", "delete,f9", "delete", "say which keys purge, requeue and hold here", ROOTS | OVER, which_key,
+                   also="kill end process signal", group="change"),
+        KeyCommand("look-again", "R,f5", "look again", "look again at everything", ROOTS | OVER | {View.SPOOLS},
+                   also="refresh reload rescan"),
+        KeyCommand("redraw", "ctrl+l", "redraw", "draw the screen again", EVERYWHERE, also="refresh repaint clear"),
+    ),
+    "views": (
+        KeyCommand("spools", "0", "Spools", "Spools: all of them, worst first, where several were given", GOES, among_spools,
+                   also="targets list all"),
+        *(KeyCommand(view, str(number), label, help, GOES, has_view(view), also=also,
+                     does=("do_show_aside",) if view == "aside" else ("do_show", View(view)))
+          for number, (view, label, help, also) in enumerate(VIEWS, start=1)),
+        KeyCommand("next-view", "tab,right_square_bracket", "next view", "next view", GOES, does=("do_show_next", 1)),
+        KeyCommand("previous-view", "shift+tab,left_square_bracket", "previous view", "previous view", GOES,
+                   does=("do_show_next", -1)),
+        KeyCommand("help", "question_mark,f1", "keys", "help: the keys of this view, and why one is not available",
+                   EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING, View.SAVING}, rank=8),
+        KeyCommand("palette", "colon", "actions", "all actions by name; :q quits", ROOTS | OVER | {View.SPOOLS}),
+        KeyCommand("suspend", "ctrl+z", "suspend", "back to the shell; fg comes back here", EVERYWHERE),
+        KeyCommand("quit", "ctrl+c,f10", "quit", "quit", EVERYWHERE, also="exit close leave"),
+    ),
+}  # fmt: skip
 
-    KeyCommand("next-message", ("j", "n"), "next message", "in an open message: the next one of the list",
-            {View.MESSAGE},
-            rank=10, group="move", does="do_step_message", args=(1,)),
-    KeyCommand("previous-message", ("k", "p", "N"), "previous message", "in an open message: the one before",
-            {View.MESSAGE},
-            group="move", does="do_step_message", args=(-1,)),
-    KeyCommand("scroll-down", ("down",), "scroll", "in an open message: a line down", {View.MESSAGE}, group="move",
-            does="do_step", args=(1,)),
-    KeyCommand("scroll-up", ("up",), "scroll back", "in an open message: a line up", {View.MESSAGE}, group="move",
-            does="do_step", args=(-1,)),
-    KeyCommand("move-down", ("j", "down"), "down", "move down", STEPPING - {View.MESSAGE}, group="move", does="do_step",
-            args=(1,)),
-    KeyCommand("move-up", ("k", "up"), "up", "move up", STEPPING - {View.MESSAGE}, group="move", does="do_step", args=(-1,)),
-    KeyCommand("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move", does="do_page",
-            args=(1,)),
-    KeyCommand("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move", does="do_page", args=(-1,)),
-    KeyCommand("half-page-down", ("ctrl+d",), "half a page down", "half a page down", MOVING, group="move",
-            does="do_page", args=(0.5,)),
-    KeyCommand("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move", does="do_page",
-            args=(-0.5,)),
-    KeyCommand("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
-    KeyCommand("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
+"""The commands by group."""
 
-    KeyCommand("undo", ("z", "u"), "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
-            {View.OPERATIONS, View.OPERATION}, why.undo, dangerous=True, rank=2, group="change"),
-    KeyCommand("open-operation", ("enter",), "open", "in the list of operations: what it did, and the command that undoes it",
-            {View.OPERATIONS}, why.has_rows, rank=1, group="move"),
-    KeyCommand("copy-operation", ("c",), "copy",
-            "in the list of operations: copy its id; in one of them the command that undoes it",
-            {View.OPERATIONS, View.OPERATION}, why.has_rows, rank=3),
-    KeyCommand("run", ("enter",), "run", "in the palette: run the chosen action", {View.PALETTE}, why.has_rows, rank=1,
-            group="move"),
-    KeyCommand("make", ("enter",), "plan it", "in the inject form: open the plan", {View.INJECT},
-            why.inject, rank=1, group="change"),
-    KeyCommand("save-now", ("enter",), "save", "in the form of a file name: save the payload", {View.SAVING}, rank=1),
-    KeyCommand("set", ("enter",), "plan it", "in the cursor form: open the plan for the typed value",
-            {View.SETTING},
-            why.set_cursor, rank=1, group="change"),
-    KeyCommand("open", ("enter",), "open",
-            "open: a problem's messages, a message, a source's history, a lock's holders, a consumer's claims",
-            ROOTS, why.openable, rank=5, group="move"),
-    KeyCommand("open-spool", ("enter",), "open", "Spools: open the whole dashboard of the chosen one; Esc comes back",
-            {View.SPOOLS}, why.has_rows, rank=1, group="move"),
-    KeyCommand("leave", ("q",), "quit", "quit, where there is nothing to go back to", {View.OVERVIEW, View.SPOOLS},
-            why.at_the_top,
-            rank=9, group="move", does="do_quit"),
-    KeyCommand("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
-            why.can_go_back, rank=9, group="move"),
-
-    KeyCommand("requeue", ("r",), "requeue", "requeue: move claims back to new (opens a plan)",
-            CHANGING | {View.CONSUMERS}, why.requeue, dangerous=True,
-            rank=1, group="change",
-            also="retry redrive redeliver again", does="do_plan", args=(Action.REQUEUE,)),
-    KeyCommand("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
-            group="change",
-            also="delete remove kill drop discard", does="do_plan", args=(Action.PURGE,)),
-    KeyCommand("hold", ("h",), "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, why.hold,
-            dangerous=True, rank=3, group="change",
-            also="pause park stop suspend", does="do_plan", args=(Action.HOLD,)),
-    KeyCommand("release", ("l",), "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, why.release,
-            dangerous=True, rank=1, group="change",
-            also="resume unpause", does="do_plan", args=(Action.RELEASE,)),
-    KeyCommand("restore", ("u",), "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, why.restore,
-            dangerous=True, rank=1, group="change",
-            also="undelete put back", does="do_plan", args=(Action.RESTORE,)),
-    KeyCommand("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", {View.ASIDE},
-            why.empty, dangerous=True, rank=4, group="change",
-            also="delete purge", does="open_plan", args=(Action.EMPTY, Selection(box=Box.TRASH, everything=True))),
-    KeyCommand("empty-expired", ("X",), "delete expired",
-            "Aside: delete expired messages from the trash for good (opens a plan; count typed)",
-            {View.ASIDE}, why.empty_expired, dangerous=True, rank=3, group="change"),
-    KeyCommand("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
-            dangerous=True, rank=1, group="change",
-            also="edit change"),
-    KeyCommand("unlock", ("d",), "remove", "Locks: remove a stale lock, or tickets of exited holders at the head (opens a plan)",
-            UNLOCKING, why.unlock, dangerous=True, rank=1, group="change",
-            also="delete remove"),
-    KeyCommand("mute", ("m",), "mute", "Cursors: mute for an hour, or unmute", SOURCES, why.on_a_source, rank=2,
-            group="change",
-            also="silence ack snooze"),
-    KeyCommand("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
-            dangerous=True, group="change",
-            also="put add create test"),
-    KeyCommand("pause", ("P",), "pause", "pause the spool: no spooltop consumer claims a message, until resumed (opens a plan)",
-            ROOTS, why.pause, dangerous=True, group="change",
-            also="stop suspend freeze halt", does="open_plan", args=(Action.PAUSE, Selection())),
-    KeyCommand("resume", ("P",), "resume", "resume a paused spool (opens a plan)", ROOTS, why.resume, dangerous=True, rank=2,
-            group="change",
-            also="unpause continue start", does="open_plan", args=(Action.RESUME, Selection())),
-    KeyCommand("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change",
-            also="undo audit history log journal"),
-
-    KeyCommand("mark", ("space",), "mark", "mark or unmark this one", LISTS, why.has_rows, rank=2, group="mark",
-            also="select"),
-    KeyCommand("mark-all", ("a",), "mark all", "mark all that match the filter", LISTS, why.has_rows, rank=2, group="mark",
-            also="select"),
-    KeyCommand("unmark-all", ("U",), "unmark all", "unmark all", LISTS, why.anything_marked, group="mark"),
-
-    KeyCommand("filter", ("slash", "f3", "f4"), "filter",
-            "filter as you type: text, !text, *.txt, age:>10m, src: id: pid: tries: verdict: error:; on the Overview: in New",
-            ROOTS | OVER | {View.OPERATIONS},
-            rank=7, also="search find grep where"),
-    KeyCommand("filter-spools", ("slash", "f3", "f4"), "filter", "Spools: filter by path or problem: words, !words",
-            {View.SPOOLS}, rank=3, also="search find grep where", does="do_filter"),
-    KeyCommand("find", ("slash", "f3", "f4"), "find", "in a panel: go to the next line with a text",
-            PANELS - {View.OPERATIONS},
-            also="search"),
-    KeyCommand("next-match", ("n",), "next match", "next match of the filter, or of the last one set", LISTS,
-            why.searchable, does="do_next_match", args=(1,)),
-    KeyCommand("previous-match", ("N",), "previous match", "previous match of the filter, or of the last one set", LISTS,
-            why.searchable, does="do_next_match", args=(-1,)),
-    KeyCommand("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", SORTED, why.sortable,
-            also="order by"),
-    KeyCommand("choose-sort", ("enter",), "sort by it", "in the menu of columns: sort by the chosen one", {View.SORT},
-            rank=1),
-    KeyCommand("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", SORTED,
-            why.sortable, does="do_sort", args=(-1,)),
-    KeyCommand("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", SORTED,
-            why.sortable, does="do_sort", args=(1,)),
-    KeyCommand("sort-invert", ("I",), "invert", "invert the order", SORTED, why.sortable),
-    KeyCommand("problems", ("exclamation_mark",), "problems only",
-            "problems only: all problems, dead claims, abandoned files, spools with problems",
-            {View.OVERVIEW, View.CLAIMS, View.TMP, View.SPOOLS}, why.has_problem_rows,
-            also="errors trouble"),
-    KeyCommand("freeze", ("Z",), "freeze", "freeze or unfreeze the display", ROOTS | {View.SPOOLS},
-            also="pause stop display"),
-    KeyCommand("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER,
-            also="utc local timezone"),
-    KeyCommand("copy", ("y",), "copy", "copy the id, in a message its payload (OSC 52; the text is shown, too)",
-            ROOTS | OVER, why.copyable,
-            also="yank clipboard"),
-    KeyCommand("copy-path", ("y",), "copy", "Spools: copy the path", {View.SPOOLS}, why.has_rows,
-            also="yank clipboard"),
-    KeyCommand("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6,
-            also="lsof fuser holders"),
-    KeyCommand("follow", ("F",), "follow", "follow this id through the boxes", LISTS | {View.MESSAGE, View.RESULT},
-            why.followable,
-            rank=6,
-            also="track trace"),
-    KeyCommand("ask-again", ("R", "f5"), "look again", "in the panel of holders: look again", {View.HOLDERS},
-            rank=2),
-    KeyCommand("copy-panel", ("y",), "copy", "in the panel of holders, or of a followed message: copy as text",
-            {View.HOLDERS, View.FOLLOW}, rank=3),
-    KeyCommand("save", ("S",), "save", "save the payload to a new file, redacted as it is shown (asks for its name)",
-            LISTS | {View.MESSAGE}, why.followable,
-            also="write export download file"),
-    KeyCommand("which-key", ("delete", "f9"), "delete", "say which keys purge, requeue and hold here", ROOTS | OVER,
-            why.which_key, group="change", also="kill end process signal"),
-    KeyCommand("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER | {View.SPOOLS},
-            also="refresh reload rescan"),
-    KeyCommand("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, also="refresh repaint clear"),
-
-    KeyCommand("spools", ("0",), "Spools", "Spools: all of them, worst first, where several were given", GOES, why.among_spools,
-            group="views", also="targets list all"),
-    *(KeyCommand(view, (str(number),), label, help, GOES, why.has_view(view), group="views", also=also,
-            does="do_show_aside" if view == "aside" else "do_show", args=() if view == "aside" else (View(view),))
-      for number, (view, label, help, also) in enumerate(VIEWS, start=1)),
-    KeyCommand("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views",
-            does="do_show_next", args=(1,)),
-    KeyCommand("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
-            group="views", does="do_show_next", args=(-1,)),
-
-    KeyCommand("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
-            EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING, View.SAVING}, rank=8, group="views"),
-    KeyCommand("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER | {View.SPOOLS}, group="views"),
-    KeyCommand("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
-    KeyCommand("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views",
-            also="exit close leave"),
-)  # fmt: skip
+COMMANDS = tuple(replace(one, group=one.group or group) for group, commands in _TABLE.items() for one in commands)
+"""All commands: of those with the same key in a view the first one that is available gets it."""
 
 GROUPS = {
     "move": "Move", "change": "Change (each opens a plan that Esc leaves)", "plan": "In a plan", "mark": "Mark", "look": "Look",
@@ -414,7 +731,7 @@ def label(command: KeyCommand, context: CommandContext) -> str:
     if command.id == "open" and context.view is View.CONSUMERS:
         return "its claims"
     if command.id.startswith("confirm-") and context.plan is not None:
-        return why.plan_words(context.plan)
+        return plan_words(context.plan)
     return command.label
 
 

@@ -409,7 +409,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         screen for it, where it is a panel."""
         if command.id in VIEW_COMMANDS and not hasattr(self, command.handler):
             return partial(self._leave_for, command.id)
-        return partial(getattr(self, command.handler), *command.args)
+        return partial(getattr(self, command.handler), *command.does[1:])
 
     def _leave_for(self, view_command: str) -> None:
         self.session.state.next_view = view_command

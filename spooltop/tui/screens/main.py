@@ -21,8 +21,7 @@ from spooltop.model.protocols import Sort
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import ASIDE, Action, Box
 
-from ..availability import READING, own_command
-from ..commands import TABS, KeyCommand, by_id
+from ..commands import READING, TABS, KeyCommand, by_id, own_command
 from ..context import BOX_OF, LISTS, View
 from ..draw.consumers import columns_of
 from ..draw.header import when
@@ -263,7 +262,7 @@ class MainScreen(MainLayout):
             if reason.endswith(READING):
                 self.state.wanted.once_read = command.id
                 reason = f"{reason}; the plan opens then"
-        own = own_command(self.context(), Action(str(command.args[0]))) if command.handler == "do_plan" else ""
+        own = own_command(self.context(), Action(str(command.does[1]))) if command.handler == "do_plan" else ""
         if own:
             self.copy_text(own)
         super().say_why_not(command, f"{reason} (copied)" if own else reason)

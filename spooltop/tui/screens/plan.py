@@ -20,8 +20,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
-from ..availability import WHOLE, plan_words
-from ..commands import command_for
+from ..commands import WHOLE, command_for, plan_words
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
 from ..draw.header import Zone, when
