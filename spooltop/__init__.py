@@ -28,7 +28,7 @@ How one message travels, from the key ``r`` to rename(2), and back into the list
 5. ``backends/directory/operator/planning.py`` pins each message that may go, and says why the others may not
 6. ``backends/journal/item_operator.py`` takes the plan step by step: intent, change, result, for every kind of queue
 7. ``backends/journal/record_log.py`` writes the two lines and reads them back, for undo and for ``ops``
-8. ``backends/directory/operator/batches.py`` sorts the messages of a step into runs from one folder into one
+8. ``backends/directory/operator/messages.py`` sorts the messages of a step into runs from one folder into one
 9. ``backends/directory/operator/moving.py`` tests the holder and the file again, and renames it
 10. ``backends/directory/operator/undo.py`` pins the way back
 """

@@ -106,10 +106,12 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
     operator = DirectoryOperator(folder, options, world, look=fresh.names, again=fresh.again, on_close=fresh.close)
     cursors = partial(CursorOperator, path, logs, options, world, above=True)
     locks = partial(LockOperator, path, logs, options, world)
-    chain = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)
     flags = ("--as", "spool") if options.as_spool else ()
-    return OpenedOperator(OperatorChain(chain, pauses, Action.PAUSE, Action.RESUME), flags, consumers, keeps_trash=True)
+    chain = OperatorChain(
+        operator, (cursors, [Action.SET_CURSOR]), (locks, [Action.UNLOCK]), (pauses, [Action.PAUSE, Action.RESUME])
+    )
+    return OpenedOperator(chain, flags, consumers, keeps_trash=True)
 
 
 def _standalone_operator(folder: str, options: OpenOptions, world: System) -> OpenedOperator:
@@ -124,4 +126,4 @@ def _standalone_operator(folder: str, options: OpenOptions, world: System) -> Op
     locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
     if options.layout != "cursors":
         return OpenedOperator(locks())
-    return OpenedOperator(OperatorChain(CursorOperator(folder, logs, options, world, above=False), locks, Action.UNLOCK))
+    return OpenedOperator(OperatorChain(CursorOperator(folder, logs, options, world, above=False), (locks, [Action.UNLOCK])))

@@ -1,24 +1,29 @@
-"""The messages of a plan: each as it was found, and the way that it goes."""
+"""The messages of a plan: each as it was found, and the way that it goes, alone and in runs."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
 from stat import S_IFREG
-from typing import overload
+from typing import NamedTuple, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
-from spooltop.model.operations.plan import Item, ItemResult, Outcome, ResultSequence
+from spooltop.engine.set_aside import meta_name
+from spooltop.model.operations.plan import Item, ItemResult, Outcome, Plan, ResultSequence
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import ASIDE, Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Owner, Verdict
 
-from ..storage.location import in_folder, seconds, time_of
+from ..journal import BatchOutcome, MoveRun, folder_text
+from ..storage.location import Folders, Place, in_folder, seconds, time_of
 from ..storage.rows import aside_row, claim_row, named_like, new_row, tmp_row
+from .rules import FORCEABLE
 
 
 class Group(Struct, frozen=True, eq=False):
@@ -241,3 +246,122 @@ def _done(pinned: Pinned) -> ItemResult:
 def is_claimed(box: Box) -> bool:
     """True where names may have the tail of a claim."""
     return box not in (Box.NEW, Box.TMP)
+
+
+# The messages of one step of an operation, in runs that go from one folder into one.
+
+class Move(Struct, frozen=True, gc=False):
+    """The move of a message; ``to_name`` is its name at the target, "" where it is deleted."""
+
+    message: Message
+    to_name: str
+
+
+class Run(NamedTuple):
+    """Moves out of one folder into one. Where ``to_box`` is None the messages are deleted.
+
+    ``given`` is the metadata of their pins, ``was`` that of messages that had been set aside; ``own_metadata``: each may have a
+    file of them beside it. ``elsewhere``: why the messages go not where the action says. ``meta`` goes beside a message that is
+    set aside: a JSON object still open, the name to come. ``gone`` says what it means that a message is not there. ``alone``:
+    nobody else moves anything to that target, its folder is this operation's own.
+    """
+
+    box: Box
+    folder: str
+    folder_id: tuple[int, int]
+    to_box: Box | None
+    to_folder: str
+    given: Mapping[str, Json] | None
+    elsewhere: str
+    was: Mapping[str, Json] | None = None
+    own_metadata: bool = False
+    moves: Sequence[Move] = ()
+    forced: bool = False
+    meta: str = ""
+    gone: str = ""
+    alone: bool = False
+
+    @property
+    def held_by_a_lock(self) -> bool:
+        """True where a holder that runs keeps the messages where they are."""
+        return self.box in (Box.CUR, Box.TMP) and not self.forced
+
+    def logged(self) -> MoveRun:
+        """The run as the journal announces it."""
+        messages = [move.message for move in self.moves]
+        return MoveRun.of(
+            folder_text(self.box, self.folder), None if self.to_box is None else folder_text(self.to_box, self.to_folder),
+            [one.name for one in messages], [move.to_name for move in self.moves],
+            [one.st_ino for one in messages], [one.st_size for one in messages], [one.st_ctime_ns for one in messages],
+            [one.group.token for one in messages], self.was,
+        )  # fmt: skip
+
+
+def results_of(runs: Sequence[Run], pinned: Sequence[Pinned], outcome: BatchOutcome) -> MessageResults:
+    """The results of the messages of ``runs`` that were tried."""
+    said = {one.place: one for one in outcome.others if one.outcome is not Outcome.DONE or one.reason}
+    others: dict[int, ItemResult] = {}
+    each = ((run.elsewhere, move) for run in runs for move in run.moves) if said or any(run.elsewhere for run in runs) else ()
+    for place, (elsewhere, move) in enumerate(islice(each, outcome.tried)):
+        one = said.get(place)
+        if elsewhere or one is not None:
+            moved = one is None or one.moved
+            reason = (one.reason if one is not None else "") or (elsewhere if moved else "")
+            message, to_name = move.message, move.to_name
+            how = Outcome.DONE if one is None else one.outcome
+            others[place] = ItemResult(message.id, message.name, how, reason, to_name if moved else "")
+    return MessageResults(pinned[: outcome.tried], others)
+
+
+def runs_of(
+    folders: Folders, plan: Plan, pinned: Sequence[Pinned], *, user: str, at: float, many: bool = False
+) -> Iterator[Run]:
+    """The moves of a batch in their order. ``at`` is the time in epoch seconds. ``many``: the names of the metadata in a folder
+    are listed once, rather than asked for with each message."""
+    known: dict[tuple[Group, Way], Run] = {}
+
+    def common(one: Pinned) -> Run:
+        message, way, group = one.message, one.way, one.message.group
+        found = known.get((group, way))
+        if found is None:
+            elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
+            to_folder = way.folder if way.folder is not None else plan.operation if way.box in ASIDE else ""
+            found = Run(group.box, group.folder, group.folder_id, way.box, to_folder, way.meta, elsewhere)
+            known[group, way] = found
+        if group.box in ASIDE:
+            was, own = _metadata_beside(folders, message, read=not plan.deletes, many=many)
+            return found._replace(was=was, own_metadata=own)
+        return found
+
+    undo, forced = plan.action is Action.UNDO, plan.force and plan.action in FORCEABLE
+    reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
+    for alike, part in groupby(zip(map(common, pinned), pinned, strict=True), itemgetter(0)):
+        said: dict[str, Json] = {
+            "origin": alike.box.value, "reason": reason, "at": at, "who": user, "operation": plan.operation
+        }  # fmt: skip
+        if alike.elsewhere:
+            said["reason"] = f"{alike.elsewhere}, by {user}"
+        elif alike.was is not None and alike.to_folder:
+            # Where it had been set aside, and why, is kept for the day when it goes back there.
+            said["was"] = {name: value for name, value in alike.was.items() if name != "was"}
+        if alike.box is Box.NEW:
+            gone = "already claimed by a consumer" if undo else "claimed or moved meanwhile"
+        else:
+            gone = "gone" if undo else "acknowledged or moved meanwhile"
+        yield alike._replace(
+            moves=[Move(one.message, one.way.name_of(one.message)) for _, one in part], forced=forced,
+            meta=json.dumps(alike.given or said)[:-1], gone=gone, alone=alike.to_folder == plan.operation,
+        )  # fmt: skip
+
+
+def _metadata_beside(
+    folders: Folders, message: Message, *, read: bool, many: bool
+) -> tuple[Mapping[str, Json] | None, bool]:
+    """The metadata of a message that had been set aside, None where there are none or they are not to be ``read``, and whether it
+    may have a file of its own. A file is written before its message arrives, so a list of them that is made after the plan has
+    those of all messages of the plan."""
+    box, folder = message.group.box, message.group.folder
+    own = folders.own_metadata(box, folder) if many else None
+    if own is not None and (not own or meta_name(message.name) not in own):
+        return (folders.shared(box, folder) or None) if read else None, False
+    return (folders.metadata_of(Place(box, message.name, folder)) or None) if read else None, True

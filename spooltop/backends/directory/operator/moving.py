@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import closing, contextmanager
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from json.encoder import encode_basestring_ascii as quoted
 from stat import S_IMODE, S_ISREG
 from time import time_ns
@@ -16,9 +15,9 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from spooltop.engine import names, presence, set_aside
-from spooltop.engine.atomic import make_file, write_new
+from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.files import is_inode, mode_like
+from spooltop.engine.system.files import closing, is_inode, mode_like, status_of
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict
@@ -27,8 +26,7 @@ from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .batches import Move, Run
-from .messages import Message
+from .messages import Message, Move, Run
 
 # Turns the system error of a move into its outcome: what happened to the message is found by looking.
 
@@ -46,29 +44,6 @@ class Ended(NamedTuple):
 def describe(error: OSError) -> str:
     name = f" ({escape(os.fsdecode(error.filename))})" if isinstance(error.filename, (str, bytes)) else ""
     return f"{error.strerror or error}{name}"
-
-
-def outcome_of_move_error(
-    lookup: NameLookup, run: Run, move: Move, source: Folder, to: Folder, error: OSError
-) -> Ended | None:
-    """The outcome of a move from ``source`` into ``to`` that raised ``error``; None where the message is gone."""
-    if isinstance(error, FileExistsError):
-        return Ended(Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}")
-    in_place = lookup.inode(move.message.name, source.fd) == move.message.st_ino
-    if isinstance(error, FileNotFoundError):
-        return Ended(Outcome.FAILED, describe(error)) if in_place else None  # in place: its target is gone
-    if in_place or lookup.inode(move.to_name, to.fd) != move.message.st_ino:
-        return Ended(Outcome.FAILED, describe(error))
-    return Ended(Outcome.FAILED, f"moved, but: {describe(error)}", True)
-
-
-def outcome_of_delete_error(lookup: NameLookup, move: Move, source: Folder, error: OSError) -> Ended | None:
-    """The outcome of a deletion in ``source`` that raised ``error``; None where the message is gone."""
-    if isinstance(error, FileNotFoundError):
-        return None
-    if lookup.there(move.message.name, source.fd) is not False:
-        return Ended(Outcome.FAILED, describe(error))
-    return Ended(Outcome.FAILED, f"deleted, but: {describe(error)}", True)
 
 
 # Syncs the folders that the moves of an operation have changed, as few of them as the file system allows.
@@ -326,10 +301,12 @@ class Recheck:
     def blocked_by(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
         """Why ``name`` must stay where it is, or None. A claim that was planned as unknown may still be unknown."""
         verdict: Verdict | None
-        if token in self.dead and box is Box.CUR:
-            return None
         if box is Box.CUR and token is not None:
-            verdict, evidence = self._own(token)
+            if token in self.dead:
+                return None
+            verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
+            if verdict is Verdict.DEAD:
+                self.dead.add(token)
         elif box in (Box.CUR, Box.TMP):
             verdict, evidence = self._read.get((box, name), (Verdict.UNKNOWN, "it was not found again"))
         else:
@@ -347,12 +324,6 @@ class Recheck:
         missing = {token for token in {*tokens} if token and presence.look(self._dirs, token).state == "missing"}
         return {name for name, token in zip(claims, tokens, strict=True) if token in missing}
 
-    def _own(self, token: str) -> tuple[Verdict, str]:
-        verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
-        if verdict is Verdict.DEAD:
-            self.dead.add(token)
-        return verdict, evidence
-
 
 # Finishes what a crash left half done, at the first change and never by a viewer. Where a move had to be link and unlink, a
 # crash between the two leaves two names of one file. A second name in ``cur`` whose holder is dead is removed when ``new``
@@ -360,9 +331,6 @@ class Recheck:
 # where it had been set aside before, and so is the one in ``tmp`` of an injected message. Two inodes under one id are no half
 # move: they are left alone. The metadata of a message that was deleted are removed after it.
 
-_FEW = 64
-"""Claims that are looked at one by one, rather than listing the inodes of all waiting messages."""
-_MANY = 200_000
 _LOCK = "repair.lock"
 """The lock file stays when the lock is released: removing it would allow two of them."""
 
@@ -406,12 +374,7 @@ def _repair_lock(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
     """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
     own = dirs.private_dir(create=True)
     assert own is not None  # create=True makes it or raises
-    try:
-        files.stat(_LOCK, own)
-    except FileNotFoundError:
-        make_file(files, own, _LOCK, dirs.owner_model)
-    fd = files.open_lasting(_LOCK, own)
-    try:
+    with closing(files, open_shared(files, _LOCK, own, dirs.owner_model)) as fd:
         plain_now(files, fd, own, _LOCK)
         try:
             alone = files.lock_coarse(fd)
@@ -420,40 +383,12 @@ def _repair_lock(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
                 raise
             alone = False
         yield alone
-    finally:
-        files.close(fd)
 
 
 def _doubled(dirs: SpoolDirs) -> dict[int, str]:
-    """The files with two names, one of them in ``cur``, that may have the other in ``new``: inode → name in ``cur``."""
-    doubled: dict[int, str] = {}
-    files, cur = dirs.files, dirs.cur
-    if cur is None:
-        return doubled
-    with closing(files.inodes(cur)) as claims:
-        first = list(islice(claims, _FEW))
-        waiting = _waiting(dirs) if len(first) == _FEW else None
-        if waiting is not None and not waiting:
-            return doubled
-        for name, ino in chain(first, claims):
-            if waiting is not None and ino not in waiting:
-                continue
-            try:
-                found = files.stat(name, cur)
-            except FileNotFoundError:
-                continue
-            if found.st_nlink == 2:
-                doubled[found.st_ino] = name
-    return doubled
-
-
-def _waiting(dirs: SpoolDirs) -> Set[int] | None:
-    """The inodes in ``new``; None where they are too many to keep."""
-    if dirs.new is None:
-        return frozenset()
-    with closing(dirs.files.inodes(dirs.new)) as entries:
-        found = {ino for _, ino in islice(entries, _MANY)}
-    return found if len(found) < _MANY else None
+    """The files with two names, one of them in ``cur``: inode → name in ``cur``."""
+    found = ((name, status_of(dirs.files, name, dirs.cur)) for name in dirs.files.scan(dirs.cur)) if dirs.cur is not None else ()
+    return {status.st_ino: name for name, status in found if status is not None and status.st_nlink == 2}
 
 
 def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
@@ -461,22 +396,16 @@ def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int,
     gone: dict[tuple[str, int], str] = {}
     if not doubled or cur is None or new is None:
         return gone
-    linked: list[tuple[str, int, str, str | None]] = []
-    for waiting in files.list(new):
-        try:
-            ino = files.stat(waiting, new).st_ino
-        except FileNotFoundError:
-            continue
-        if ino in doubled:
-            linked.append((doubled[ino], ino, waiting, names.parse(doubled[ino], claimed=True).token))
+    waiting = [(doubled[ino], ino, name) for name, ino in files.inodes(new) if ino in doubled]
+    linked = [(name, ino, stays, names.parse(name, claimed=True).token) for name, ino, stays in waiting]
     recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
-    for name, ino, waiting, token in linked:
+    for name, ino, stays, token in linked:
         if recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None:
             continue
         try:
-            if is_inode(files, name, cur, ino) and is_inode(files, waiting, new, ino):
+            if is_inode(files, name, cur, ino) and is_inode(files, stays, new, ino):
                 files.unlink(name, cur)
-                gone[name, ino] = waiting
+                gone[name, ino] = stays
         except FileNotFoundError:
             continue  # a consumer or another operator was quicker
     if gone:
@@ -494,15 +423,15 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Itera
                 continue
             if move.source is None:
                 drafted = Place(Box.TMP, move.target.name)
-                if (ino := _doubled_inode(dirs, folders, drafted)) is not None:
+                if (ino := _doubled_inode(folders, drafted)) is not None:
                     yield drafted, ino
                 continue
             if move.source.folder and move.target.folder:
-                if move.ino == _doubled_inode(dirs, folders, move.target) == _doubled_inode(dirs, folders, move.source):
+                if move.ino == _doubled_inode(folders, move.target) == _doubled_inode(folders, move.source):
                     yield move.target, move.ino
                 continue
             for place in (move.source, move.target):
-                if place.folder and _doubled_inode(dirs, folders, place) == move.ino and _in_a_box(dirs, move.ino):
+                if place.folder and _doubled_inode(folders, place) == move.ino and _in_a_box(dirs, move.ino):
                     yield place, move.ino
 
 
@@ -517,11 +446,11 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterat
             if move.target is not None or place is None or not place.folder:
                 continue
             metadata = Place(place.box, set_aside.meta_name(place.name), place.folder)
-            if _there(dirs, folders, metadata) and not _there(dirs, folders, place):
+            if _there(folders, metadata) and not _there(folders, place):
                 yield place
             elif place.box is Box.TRASH and place.folder not in looked_at:
                 looked_at.add(place.folder)
-                if _emptied(dirs, folders, place):
+                if _emptied(folders, place):
                     yield place
 
 
@@ -541,46 +470,39 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> 
     return inodes
 
 
-def _emptied(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+def _emptied(folders: Folders, place: Place) -> bool:
     """True where the folder is empty or gone, and the common metadata still lie beside it."""
-    if not folders.shared(place.box, place.folder):
-        return False
     try:
-        fd = folders.of(place.box, place.folder).fd
+        return bool(folders.shared(place.box, place.folder)) and not any(
+            folders.files.scan(folders.of(place.box, place.folder).fd)
+        )
     except FileNotFoundError:
         return True
-    return next(iter(dirs.files.scan(fd)), None) is None
 
 
-def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+def _there(folders: Folders, place: Place) -> os.stat_result | None:
+    """The status of the file at ``place``, None where there is none. Raises any other ``OSError``."""
     try:
-        dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _doubled_inode(dirs: SpoolDirs, folders: Folders, place: Place) -> int | None:
-    """The inode at ``place`` where it has two names."""
-    try:
-        found = dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
+        return folders.files.stat(place.name, folders.of(place.box, place.folder).fd)
     except FileNotFoundError:
         return None
-    return found.st_ino if found.st_nlink == 2 else None
+
+
+def _doubled_inode(folders: Folders, place: Place) -> int | None:
+    """The inode at ``place`` where it has two names."""
+    found = _there(folders, place)
+    return found.st_ino if found is not None and found.st_nlink == 2 else None
 
 
 def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
-    files = dirs.files
-    for fd in (dirs.tmp, dirs.new, dirs.cur):
-        if fd is None:
-            continue
-        if any(is_inode(files, name, fd, ino) for name in files.list(fd)):
-            return True
-    return False
+    files, boxes = dirs.files, (dirs.tmp, dirs.new, dirs.cur)
+    return any(is_inode(files, name, fd, ino) for fd in boxes if fd is not None for name in files.list(fd))
 
 
 # Moves messages between boxes, each pinned by identity, none ever replaced.
 
+_FEW = 64
+"""Messages up to which each that was moved is looked at."""
 _SHORT_NS = 100_000_000
 """Nanoseconds for which the clock says when the messages of a batch were moved; after that each is looked at."""
 _TICK_NS = 20_000_000
@@ -614,7 +536,10 @@ class Mover:
     def run(self, runs: Sequence[Run], stop: Callable[[], bool]) -> BatchOutcome:
         """Moves the messages of a batch one after the other, until ``stop`` says so after one, and syncs what was changed. Never
         raises ``OSError``: each message has its outcome."""
-        self._recheck.prepare(_to_recheck(runs))
+        self._recheck.prepare(
+            (run.box, in_folder(one.message.name, run.folder), one.message.group.token)
+            for run in runs if run.held_by_a_lock for one in run.moves
+        )  # fmt: skip
         if any(run.box is Box.CUR and run.to_box not in LIVE for run in runs):
             self._changed.sync_claims(self.folders)
         tried, before = _Tried(by_clock=sum(len(run.moves) for run in runs) > _FEW), 0
@@ -734,7 +659,7 @@ class Mover:
         source = self.folders.of(run.box, run.folder)  # it may have been closed to make room
         if source.id != run.folder_id:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        covered = run.mode.alone and self._metas.covers(run.to_box, run.to_folder, run.mode.meta)
+        covered = run.alone and self._metas.covers(run.to_box, run.to_folder, run.meta)
         return source, to, covered or run.to_box not in ASIDE
 
     def _differs(self, run: Run, move: Move, source: Folder, found: os.stat_result) -> str:
@@ -769,22 +694,27 @@ class Mover:
             self._files.sync_dir(to.fd)
             self._files.unlink(move.message.name, source.fd)
         else:
-            meta, ino = (to.fd, run.mode.meta), move.message.st_ino
+            meta, ino = (to.fd, run.meta), move.message.st_ino
             if not self._metas.link(move.to_name, meta):
                 self._metas.write(move.to_name, meta)
             try:
-                self._files.move(move.message.name, source.fd, move.to_name, to.fd, ino if run.mode.alone else None)
+                self._files.move(move.message.name, source.fd, move.to_name, to.fd, ino if run.alone else None)
             except OSError:
                 if self._lookup.inode(move.to_name, to.fd) != ino:
                     self._metas.drop(move.to_name, to.fd)
                 raise
 
     def _refused(self, run: Run, move: Move, source: Folder, to: Folder | None, error: OSError) -> Ended:
-        if to is None:
-            outcome = outcome_of_delete_error(self._lookup, move, source, error)
-        else:
-            outcome = outcome_of_move_error(self._lookup, run, move, source, to, error)
-        return outcome or self._unseen(run, move.message, FileNotFoundError())
+        """The outcome of a move from ``source`` into ``to``, or a deletion, that raised ``error``: found by looking."""
+        name, ino = move.message.name, move.message.st_ino
+        if isinstance(error, FileExistsError):
+            return Ended(Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}")
+        in_place = self._lookup.there(name, source.fd) is not False if to is None else self._lookup.inode(name, source.fd) == ino
+        if isinstance(error, FileNotFoundError) and (to is None or not in_place):  # in place: its target is gone
+            return self._unseen(run, move.message, error)
+        if in_place or (to is not None and self._lookup.inode(move.to_name, to.fd) != ino):
+            return Ended(Outcome.FAILED, describe(error))
+        return Ended(Outcome.FAILED, f"{'deleted' if to is None else 'moved'}, but: {describe(error)}", True)
 
     def _unseen(self, run: Run, message: Message, error: OSError) -> Ended:
         """The outcome of a message that is not to be seen in its place."""
@@ -793,12 +723,4 @@ class Mover:
         became = self._repaired.in_cur.get((message.name, message.st_ino)) if run.box is Box.CUR else None
         if became is not None and run.to_box is Box.NEW:
             return Ended(Outcome.DONE, "an interrupted move was finished", True)
-        return Ended(Outcome.SKIPPED, run.mode.gone)
-
-
-def _to_recheck(runs: Iterable[Run]) -> Iterator[tuple[Box, str, str | None]]:
-    """The (box, name in it, token) of the messages whose holders no lock on a token decides about."""
-    for run in runs:
-        if run.held_by_a_lock:
-            asked = (one.message for one in run.moves if run.box is Box.TMP or one.message.group.token is None)
-            yield from ((run.box, in_folder(one.name, run.folder), None) for one in asked)
+        return Ended(Outcome.SKIPPED, run.gone)

@@ -11,27 +11,41 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from spooltop.engine import names
+from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
-from spooltop.errors import Refused, Unreadable
+from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, Batches, Candidates, Item, ItemResult, OperationRecord, Plan, Progress, boxes_of
+from spooltop.model.operations.plan import (
+    BATCH,
+    Batches,
+    Candidates,
+    Item,
+    ItemResult,
+    OperationRecord,
+    Outcome,
+    Plan,
+    Progress,
+    boxes_of,
+)
 from spooltop.model.operations.results import AuditTrail
 from spooltop.model.protocols import Operator
-from spooltop.model.text import escape, program
+from spooltop.model.redact import Redactor
+from spooltop.model.row import Row
+from spooltop.model.text import escape, escape_text, fill, program
+from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ...access import user_name
 from ...journal.item_operator import EndedStep, ItemOperator
 from ...journal.log_store import FULL, STATE_DIR, SpoolLogs
-from ...journal.record_log import Intent
 from ..detect import identify
-from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation
+from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation, MoveOutcome, MoveRun
 from ..world import OpenOptions, System
-from .batches import MoveBatch, runs_of
-from .inject import InjectedContent, new_messages, put_messages, put_run
-from .messages import pinned_of
+from .messages import Run, pinned_of, results_of, runs_of
 from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, half_moved
 from .planning import BoxNames, Look, find_candidates
 from .rules import can_change
@@ -50,38 +64,40 @@ class SideOperator(Operator, Protocol):
 
 
 class OperatorChain:
-    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``actions``; ``main`` has the rest."""
+    """Implements ``model.protocols.Operator``: each of ``sides`` makes the operator that has the actions beside it; ``main`` has
+    the rest."""
 
-    def __init__(self, main: Operator, side: Callable[[], SideOperator], *actions: Action) -> None:
+    def __init__(self, main: Operator, *sides: tuple[Callable[[], SideOperator], Sequence[Action]]) -> None:
         self._main = main
-        self._side = cache(side)
-        self._actions = actions
+        self._sides = [(cache(side), actions) for side, actions in sides]
 
     def why_not(self, action: Action) -> str | None:
-        return (self._side() if action in self._actions else self._main).why_not(action)
+        return self._of(action).why_not(action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
-        which = self._of(action, options)
+        which = self._of(action, options.get("undoes"))
         return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
-        return self._of(plan.action, plan.options).perform(plan, stop)
+        return self._of(plan.action, plan.options.get("undoes")).perform(plan, stop)
 
     def trail(self, operation: str) -> AuditTrail:
-        return self._of(Action.UNDO, {"undoes": operation}).trail(operation)
+        return self._of(Action.UNDO, operation).trail(operation)
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        both = [one for which in (self._main, self._side()) for one in which.operations(progress, begins=begins, most=most)]
-        return sorted(both, key=lambda record: -record.at)[:most]
+        each = (self._main, *(side() for side, _ in self._sides))
+        records = [one for which in each for one in which.operations(progress, begins=begins, most=most)]
+        return sorted(records, key=lambda record: -record.at)[:most]
 
     def close(self) -> None:
         self._main.close()
 
-    def _of(self, action: Action, options: Mapping[str, Json]) -> Operator:
-        if action in self._actions or (action is Action.UNDO and self._side().knows(str(options.get("undoes", "")))):
-            return self._side()
+    def _of(self, action: Action, undoes: Json = None) -> Operator:
+        for side, actions in self._sides:
+            if action in actions or (action is Action.UNDO and undoes is not None and side().knows(str(undoes))):
+                return side()
         return self._main
 
 
@@ -190,6 +206,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
         self._dirs = dirs
         self._performed = of.performed
         self._mover: Mover | None = None
+        self._runs: list[Run] = []
 
     def capabilities(self) -> Capabilities:
         return can_change(self._dirs)
@@ -256,16 +273,14 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
         assert self._mover is not None  # its turn has begun
         at, many = self._clock(), plan.count > _SMALL
-        runs = tuple(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
-        return MoveBatch(plan.operation, place, plan.action, at, self._user, plan.undoes, [], runs)
-
-    def _recorded(self, intent: MoveIntent) -> Intent:
-        return intent.recorded if isinstance(intent, MoveBatch) else intent
+        self._runs = list(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
+        moves = [run.logged() for run in self._runs]
+        return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, moves)
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
-        assert self._mover is not None and isinstance(intent, MoveBatch)  # as ``_intent`` made it
-        outcome = self._mover.run(intent.runs, stop)
-        return EndedStep(intent.results(pinned_of(items), outcome), outcome)
+        assert self._mover is not None  # its turn has begun
+        outcome = self._mover.run(self._runs, stop)
+        return EndedStep(results_of(self._runs, pinned_of(items), outcome), outcome)
 
     def _make_mover(self, plan: Plan) -> Mover:
         """The mover of a plan, once what a crash left half done is finished."""
@@ -294,6 +309,113 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
         return records(self._dirs, operations, in_full, progress)
 
 
+# Puts test messages: each is made whole in ``tmp``, moved into ``new``, and belongs to the owner of the spool.
+
+_MOST_BYTES = 1 << 30
+_SHOWN = 60
+"""Bytes of the first message that a plan shows."""
+
+
+class InjectedContent:
+    """The content of the messages, from the options ``text`` (with placeholders, see ``model.text``) or ``size`` (bytes).
+    Raises ``UsageError`` for invalid options."""
+
+    def __init__(self, options: Mapping[str, Json]) -> None:
+        text, size, source = options.get("text"), options.get("size"), options.get("source")
+        if text is not None and size is not None:
+            raise UsageError("inject: a text cannot be combined with a size", advice="give one of them")
+        if text is not None and not isinstance(text, str):
+            raise UsageError("inject: the text is not a string")
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES):
+            raise UsageError(f"inject: invalid size {size!r}", advice=f"give 0 to {_MOST_BYTES} bytes")
+        if source is not None and not isinstance(source, str):
+            raise UsageError("inject: the source is not a string")
+        count = options.get("count")
+        self._text = text
+        self._count = str(count) if isinstance(count, int) else ""
+        self._size = size
+        self.source: str | None = source
+        self.canary = bool(options.get("canary"))
+
+    def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
+        """The notes of a plan about the messages: how the first begins."""
+        first = self.data(1, self.name(us))
+        if self._text is None or not first:
+            return ()
+        seen = redactor.data(first)
+        shown = escape_text(seen[:_SHOWN], keep_newlines=False)
+        return (f"First message, {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
+
+    def name(self, us: int) -> str:
+        """The name in ``new`` of a message put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too
+        long."""
+        id = names.new_id(us, os.getpid(), os.uname().nodename)
+        try:
+            return names.in_new(id, source=self.source, canary=self.canary)
+        except ValueError as error:
+            raise UsageError(f"inject: {error}") from error
+
+    def data(self, number: int, name: str) -> bytes:
+        """The content of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
+        if self._text is not None:
+            parsed = names.parse(name, claimed=False)
+            at = (parsed.enqueued_us or 0) // 1_000_000
+            words = {"n": number, "count": self._count, "id": parsed.id, "source": self.source or "", "time": at}
+            return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
+        if self._size is not None:
+            line = f"test message {number}\n".encode()
+            return (line * (self._size // len(line) + 1))[: self._size]
+        return f"test message {number} by spooltop\n".encode()
+
+
+def new_messages(content: InjectedContent, us: int, count: int) -> list[Item]:
+    """``count`` messages to put at ``us`` µs since the epoch, under names that sort so."""
+    found = [content.name(us + place) for place in range(count)]
+    return [Item(Row((Box.NEW.value, name), Box.NEW, names.parse(name, claimed=False).id, name), name) for name in found]
+
+
+def put_messages(
+    dirs: SpoolDirs, content: InjectedContent, names: Sequence[str], first: int, stop: Callable[[], bool]
+) -> BatchOutcome:
+    """Puts one message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the first
+    of ``names`` in the plan, from 1. Never raises ``OSError``."""
+    ended: list[MoveOutcome] = []
+    for number, name in enumerate(names, first):
+        if ended and stop():
+            break
+        ended.append(_put_one(dirs, name, content.data(number, name), len(ended)))
+    try:
+        if any(one.moved for one in ended):
+            dirs.files.sync_dir(dirs.box(Box.NEW))
+    except OSError as error:
+        reason = f"put, but a power failure may remove it: {error.strerror}"
+        ended = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
+    return BatchOutcome(tried=len(ended), others=ended)
+
+
+def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome:
+    """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
+    ``tmp``."""
+    files, like = dirs.files, dirs.owner_model
+    try:
+        tmp, new = dirs.box(Box.TMP), dirs.box(Box.NEW)
+        ino = write_new(files, tmp, name, data, like, like.st_mode & 0o664, locked=True)
+    except OSError as error:
+        return MoveOutcome(place, Outcome.FAILED, error.strerror or str(error))
+    moved = False
+    try:
+        files.move(name, tmp, name, new, inode=ino)
+        moved = True
+        return MoveOutcome(place, Outcome.DONE, "", True, ino)
+    except OSError as error:
+        moved = is_inode(files, name, new, ino, unseen=False)
+        reason = f"{'put, but: ' if moved else ''}{error.strerror or error}"
+        return MoveOutcome(place, Outcome.FAILED, reason, moved, ino if moved else 0)
+    finally:
+        if not moved:
+            discard(files, name, tmp)
+
+
 class _Puts(_OpenSpool):
     """Puts test messages into an open spool. An item is the message of that name, which is not there yet."""
 
@@ -307,9 +429,8 @@ class _Puts(_OpenSpool):
         yield
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
-        puts = [put_run([item.name for item in items])]
-        at = self._clock()
-        return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, puts)
+        puts = [MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)]
+        return MoveIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, puts)
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
         outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)

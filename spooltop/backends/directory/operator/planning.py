@@ -112,7 +112,7 @@ Names = Callable[[], Iterable[tuple[Box, Sequence[str]]]]
 
 class SameIds:
     """``in_new`` are the messages in ``new`` under an id of the plan, id → inode; looked up only where ``to_new``.
-    ``claimed_twice`` are the ids that two claims have. Of most ids only a hash is kept: of a million, few are the same."""
+    ``claimed_twice`` are the ids that two claims have. Of an id only a hash is kept: of a million, few are the same."""
 
     def __init__(self, dirs: SpoolDirs, names: Names, progress: Progress, *, to_new: bool) -> None:
         self.claimed_twice = frozenset[str]()
@@ -120,27 +120,24 @@ class SameIds:
         waiting = _chunks(dirs.files.scan(dirs.new)) if to_new and dirs.new is not None else iter(())
         first = next(waiting, None)
         seen: set[int] = set()
-        claims: set[int] = set()
-        twice: set[str] = set()
+        again: set[str] = set()
         progress.begin("ids compared")
         for box, chunk in names():
             if first is None and box is not Box.CUR:
                 continue
             starts = id_starts(chunk, claimed=is_claimed(box))
-            marks = set(map(hash, starts))
-            if box is Box.CUR:
-                if len(marks) < len(starts) or not claims.isdisjoint(marks):
-                    counts = Counter(starts)
-                    twice.update(start for start in starts if counts[start] > 1 or hash(start) in claims)
-                claims |= marks
-            else:
-                seen |= marks
+            for mark, start in zip(map(hash, starts), starts, strict=True):
+                if mark in seen:
+                    again.add(start)
+                seen.add(mark)
             progress.advance(len(starts))
-        if twice:
-            ids = (id for box, chunk in names() if box is Box.CUR for id, start in _ids(box, chunk) if start in twice)
-            self.claimed_twice = frozenset(id for id, count in Counter(ids).items() if count > 1)
+        if again:
+            claims = ((name, start) for box, chunk in names() if box is Box.CUR
+                      for name, start in zip(chunk, id_starts(chunk, claimed=True), strict=True))  # fmt: skip
+            counts = Counter(grammar.parse(name, claimed=True).id for name, start in claims if start in again)
+            self.claimed_twice = frozenset(id for id, count in counts.items() if count > 1)
         if first is not None:
-            self._compare(dirs, first, waiting, (seen, claims), progress)
+            self._compare(dirs, chain([first], waiting), seen, progress)
 
     def __bool__(self) -> bool:
         return bool(self.claimed_twice or self.in_new)
@@ -148,15 +145,13 @@ class SameIds:
     def __contains__(self, id: str) -> bool:
         return id in self.claimed_twice or id in self.in_new
 
-    def _compare(
-        self, dirs: SpoolDirs, first: list[str], rest: Iterable[list[str]], seen: Sequence[Set[int]], progress: Progress
-    ) -> None:
+    def _compare(self, dirs: SpoolDirs, waiting: Iterable[list[str]], seen: Set[int], progress: Progress) -> None:
         """Looks at the messages in ``new`` that may have an id of the plan."""
         assert dirs.new is not None  # there are names in it
         progress.begin("in new compared")
-        for chunk in chain([first], rest):
+        for chunk in waiting:
             for name, start in zip(chunk, id_starts(chunk, claimed=False), strict=True):
-                if not any(hash(start) in marks for marks in seen):
+                if hash(start) not in seen:
                     continue
                 try:
                     self.in_new[grammar.parse(name, claimed=False).id] = dirs.files.stat(name, dirs.new).st_ino
@@ -168,12 +163,6 @@ class SameIds:
 def _chunks(names: Iterator[str]) -> Iterator[list[str]]:
     while chunk := list(islice(names, BATCH)):
         yield chunk
-
-
-def _ids(box: Box, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    claimed = is_claimed(box)
-    starts = id_starts(names, claimed=claimed)
-    return ((grammar.parse(name, claimed=claimed).id, start) for name, start in zip(names, starts, strict=True))
 
 
 # Decides whether a message may go and where: the rules of the moves, and what the message looks like now.
@@ -291,22 +280,13 @@ def _poison(row: Row) -> str:
 
 # Notes of a plan: sentences for the person who decides, made from counts.
 
-class Tally(Struct, frozen=True):
-    """The counts of a plan. ``box`` is the one that was selected, ``items`` is the number of messages that go, ``deletes`` is
-    True where they are deleted, ``disk_bytes`` is the space that they take on the disk, ``without_age`` is the number of
-    messages that were left out because their age is not known."""
-
-    action: Action
-    box: Box | None
-    deletes: bool
-    items: int
-    disk_bytes: int
-    without_age: int
-    remarks: Mapping[Remark, int]
-
-
-def notes_of(tally: Tally) -> tuple[str, ...]:
-    action, remarks = tally.action, tally.remarks
+def notes_of(
+    action: Action, box: Box | None, items: int, disk_bytes: int, without_age: int, remarks: Mapping[Remark, int], *,
+    deletes: bool,
+) -> tuple[str, ...]:  # fmt: skip
+    """The notes of a plan. ``box`` is the one that was selected, ``items`` is the number of messages that go, ``deletes``: they
+    are deleted. ``disk_bytes`` is the space that they take on the disk, ``without_age`` is the number of messages that were left
+    out because their age is not known."""
     notes: list[str] = []
     if forced := remarks.get(Remark.FORCED):
         consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
@@ -314,13 +294,13 @@ def notes_of(tally: Tally) -> tuple[str, ...]:
     if foreign := remarks.get(Remark.FOREIGN):
         notes.append(f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof.")
     if unknown := remarks.get(Remark.UNKNOWN):
-        who = "writer" if tally.box is Box.TMP else "holder"
+        who = "writer" if box is Box.TMP else "holder"
         notes.append(f"{unknown} unknown: no evidence here shows whether the {who} is running.")
-    if tally.deletes and tally.items:
-        notes.append(f"Frees {size(tally.disk_bytes)} of disk space. This cannot be undone.")
-    elif action is Action.PURGE and tally.items:
+    if deletes and items:
+        notes.append(f"Frees {size(disk_bytes)} of disk space. This cannot be undone.")
+    elif action is Action.PURGE and items:
         notes.append("Moving to the trash frees no disk space; undo moves the messages back.")
-    elif action is Action.HOLD and tally.items:
+    elif action is Action.HOLD and items:
         notes.append("Consumers do not take held messages until they are released.")
     if held := remarks.get(Remark.HELD):
         notes.append(f"{held} held instead of requeued: consumers do not take them until they are released.")
@@ -329,72 +309,9 @@ def notes_of(tally: Tally) -> tuple[str, ...]:
             f"{rejected} rejected instead of requeued: the limit is {MAX_ATTEMPTS} attempts. "
             "A requeue from rejected starts at attempt 1 again."
         )
-    if tally.without_age:
-        notes.append(f"{tally.without_age} left out: their age in the box is not known.")
+    if without_age:
+        notes.append(f"{without_age} left out: their age in the box is not known.")
     return tuple(notes)
-
-
-# Conditions of a selection on messages: on their names, and on what their files and holders tell.
-
-class SelectionConditions:
-    """The conditions of a selection, and which of its names were found."""
-
-    def __init__(self, selection: Selection, now: float) -> None:
-        self._selection = selection
-        self._now = now
-        self._ids = None if selection.ids is None else frozenset(selection.ids)
-        self._keys = None if selection.keys is None else frozenset(selection.keys)
-        self._filter = query.parse(selection.filter) if selection.filter else None
-        self._met: set[object] = set()
-        self.without_age = 0
-
-    def may_be_in(self, box: Box) -> bool:
-        if self._selection.box not in (None, box):
-            return False
-        return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
-
-    @property
-    def on_names(self) -> bool:
-        return self._selection.named or self._selection.source is not None
-
-    def of_name(self, box: Box, folder: str, form: NameForm) -> bool:
-        """The conditions on the name of a message."""
-        selection = self._selection
-        if selection.named and not self._is_named(box, folder, form):
-            return False
-        return selection.source is None or _source(box, form) == selection.source
-
-    def _is_named(self, box: Box, folder: str, form: NameForm) -> bool:
-        name, key = form.name, (box.value, in_folder(form.name, folder))
-        id = name[: form.id_end] if form.id_end else grammar.parse(name, claimed=is_claimed(box)).id
-        named = (self._keys is None or key in self._keys) and (self._ids is None or id in self._ids or name in self._ids)
-        if named:
-            self._met.update((id, name, key))
-        return named
-
-    def of_verdict(self, verdict: Verdict | None) -> bool:
-        return self._selection.verdict is None or verdict is self._selection.verdict
-
-    def of_message(self, message: Message) -> bool:
-        """The conditions on what its file and its holder tell."""
-        if self._filter is not None and not self._filter.match(message.row, self._now):
-            return False
-        if self._selection.older_than is None:
-            return True
-        since = message.since
-        self.without_age += since is None
-        return self._selection.old_enough(None if since is None else max(0.0, self._now - since))
-
-    def missing(self) -> tuple[str, ...]:
-        lost = [name for name in self._selection.ids or () if name not in self._met]
-        unmet = (key for key in self._selection.keys or () if key not in self._met)
-        lost += [str(key[-1]) if isinstance(key, tuple) and key else str(key) for key in unmet]
-        return tuple(lost)
-
-
-def _source(box: Box, form: NameForm) -> str | None:
-    like = named_like(form.attributes) if form.id_end else None
-    return (like or grammar.parse(form.name, claimed=is_claimed(box))).source
 
 
 # Selects the messages that a selection means, out of the boxes and of what was set aside, and takes their status.
@@ -435,7 +352,14 @@ class SelectedMessages:
         self._dirs = dirs
         self._folders = Folders(dirs)
         self._progress = progress
-        self._conditions = SelectionConditions(selection, now)
+        self._selection = selection
+        self._now = now
+        self._ids = None if selection.ids is None else frozenset(selection.ids)
+        self._keys = None if selection.keys is None else frozenset(selection.keys)
+        self._filter = query.parse(selection.filter) if selection.filter else None
+        self._met: set[object] = set()
+        self.without_age = 0
+        """The number of messages that were left out because their age is not known."""
         self._aside: list[tuple[Box, str, list[str], list[str]]] = []
         self._boxes: dict[Box, BoxNames] = {}
         self.refused: list[Refusal] = []
@@ -443,7 +367,7 @@ class SelectedMessages:
         self.unread: list[Unreadable] = []
         """The errors of boxes and folders that could not be read."""
         for box in sources:
-            if self._conditions.may_be_in(box):
+            if self._may_be_in(box):
                 self._list(look, box)
 
     def __iter__(self) -> Iterator[Sequence[Message]]:
@@ -468,12 +392,40 @@ class SelectedMessages:
     @property
     def missing(self) -> tuple[str, ...]:
         """The selected names that were not found on disk."""
-        return self._conditions.missing()
+        lost = [name for name in self._selection.ids or () if name not in self._met]
+        unmet = (key for key in self._selection.keys or () if key not in self._met)
+        lost += [str(key[-1]) if isinstance(key, tuple) and key else str(key) for key in unmet]
+        return tuple(lost)
 
-    @property
-    def without_age(self) -> int:
-        """The number of messages that were left out because their age is not known."""
-        return self._conditions.without_age
+    def _may_be_in(self, box: Box) -> bool:
+        if self._selection.box not in (None, box):
+            return False
+        return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
+
+    def _name_meets(self, box: Box, folder: str, form: NameForm) -> bool:
+        """The conditions on the name of a message."""
+        selection = self._selection
+        if selection.named and not self._is_named(box, folder, form):
+            return False
+        return selection.source is None or _source(box, form) == selection.source
+
+    def _is_named(self, box: Box, folder: str, form: NameForm) -> bool:
+        name, key = form.name, (box.value, in_folder(form.name, folder))
+        id = name[: form.id_end] if form.id_end else grammar.parse(name, claimed=is_claimed(box)).id
+        named = (self._keys is None or key in self._keys) and (self._ids is None or id in self._ids or name in self._ids)
+        if named:
+            self._met.update((id, name, key))
+        return named
+
+    def _is_selected(self, message: Message) -> bool:
+        """The conditions on what its file and its holder tell."""
+        if self._filter is not None and not self._filter.match(message.row, self._now):
+            return False
+        if self._selection.older_than is None:
+            return True
+        since = message.since
+        self.without_age += since is None
+        return self._selection.old_enough(None if since is None else max(0.0, self._now - since))
 
     def _list(self, look: Look, box: Box) -> None:
         if box not in ASIDE:
@@ -520,10 +472,10 @@ class SelectedMessages:
         metadata: Callable[[str], Mapping[str, Json]] = lambda _: _NO_METADATA,
     ) -> list[Message]:  # fmt: skip
         """The messages of one folder that are selected. What has gone since it was listed is left out."""
-        conditions, forms = self._conditions, NameForms.of(names, claimed=is_claimed(box))
+        selection, forms = self._selection, NameForms.of(names, claimed=is_claimed(box))
         chosen = list(map(NameForm, names, *forms))
-        if conditions.on_names:
-            chosen = [form for form in chosen if conditions.of_name(box, folder, form)]
+        if selection.named or selection.source is not None:
+            chosen = [form for form in chosen if self._name_meets(box, folder, form)]
         judged: Sequence[JudgedClaim] = [NOT_JUDGED] * len(chosen)
         if judge is not None and chosen:
             judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen])
@@ -531,7 +483,7 @@ class SelectedMessages:
         groups: dict[tuple[str, str, str, int, int], Group] = {}
         found: list[Message] = []
         for form, one in zip(chosen, judged, strict=True):
-            if not conditions.of_verdict(one.verdict):
+            if selection.verdict not in (None, one.verdict):
                 continue
             status = self._status(box, folder, form.name, fd)
             if status is None:
@@ -545,7 +497,7 @@ class SelectedMessages:
                 here = self._folders.of(box, folder).id
                 group = groups[key] = Group(box, folder, here, attributes, tail[:1], token or None, *one, beside)
             message = message_of(name, id_end, group, status)
-            if conditions.of_message(message):
+            if self._is_selected(message):
                 found.append(message)
         return found
 
@@ -565,6 +517,11 @@ class SelectedMessages:
             row = Message(name, 0, Group(box, folder)).row
             self.refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
             return None
+
+
+def _source(box: Box, form: NameForm) -> str | None:
+    like = named_like(form.attributes) if form.id_end else None
+    return (like or grammar.parse(form.name, claimed=is_claimed(box))).source
 
 
 _NO_METADATA: Mapping[str, Json] = MappingProxyType({})
@@ -665,9 +622,9 @@ def find_candidates(
             disk_bytes += message.st_blocks * 512
             items.pinned.append(Pinned(message, way))
         progress.found(items)
-    deletes = rule.target is None or by_now
     refused += selected.refused
-    notes = notes_of(Tally(action, selection.box, deletes, len(items), disk_bytes, selected.without_age, remarks))
+    box, without_age = selection.box, selected.without_age
+    notes = notes_of(action, box, len(items), disk_bytes, without_age, remarks, deletes=rule.target is None or by_now)
     notes += tuple(f"{error.what}: its messages are not in this plan." for error in selected.unread)
     return Candidates(items, refused, notes, selected.missing, remarks[Remark.POISON])
 

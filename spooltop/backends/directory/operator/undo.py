@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
-from stat import S_ISREG
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ...journal.item_operator import operation_record, undone_by, undos_of
 from ..journal import LoggedMove, MoveOperation, MoveRun, unsure_moves
-from ..storage.location import Folders, NameLookup, Place, kind_of, plain_meta
+from ..storage.location import Folders, Place, kind_of, plain_meta
 from ..storage.rows import NameForms, tokens_of, tokens_of_claims
 from .messages import Group, Message, Pinned, PinnedItems, Way, is_claimed, message_of
 from .moving import forgotten_words
@@ -120,7 +119,7 @@ def undo_candidates(
     folders = Folders(dirs)
     returned = _taken_back(folders, undos_of(operations).get(undoes, ()))
     progress.begin("looked at", logged.first.count)
-    back = _Backwards(dirs, folders, hosts, many=logged.first.count > BATCH)
+    back = _Backwards(dirs, folders, hosts)
     count = Counter[str]()
     moves = progress.each(_moves_done(folders, logged, returned))
     while chunk := list(islice(moves, BATCH)):  # there may be a million
@@ -139,19 +138,16 @@ def undo_candidates(
 
 
 class _Backwards:
-    """Pins moves backwards. Of ``many``, a folder that they go back to is listed instead of looked at for each."""
+    """Pins moves backwards."""
 
-    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str, *, many: bool) -> None:
+    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str) -> None:
         self.items = PinnedItems([])
         self.refused: list[Refusal] = []
         self._dirs = dirs
         self._folders = folders
-        self._look = NameLookup(folders.files).status
         self._vantage = presence.HostView.of(dirs, hosts)
-        self._many = many
         self._claims: dict[str, str] | None = None
         self._holders: dict[str, tuple[Verdict, bool]] = {"": (Verdict.UNKNOWN, False)}
-        self._names: dict[tuple[Box, str], frozenset[int]] = {}
 
     def add(self, made: Sequence[_Made]) -> None:
         """Adds moves of one run, at least one, which are not deletions."""
@@ -164,29 +160,25 @@ class _Backwards:
         tokens = tokens_of(forms.tails) if box is Box.CUR else [""] * len(names)
         restored = back is not None and back[0] is Box.CUR
         owners = tokens_of_claims([one.move.source.name if one.move.source else "" for one in made]) if restored else tokens
-        fd, taken = self._opened(target, run)
         groups: dict[tuple[str, str], Group] = {}
         meta, evidence = None if run.meta is None else plain_meta(run.meta), _destination_text(back)
         ways: dict[tuple[str | None, str], Way] = {}
         for one, name, id_end, token, owner in zip(made, names, forms.id_ends, tokens, owners, strict=True):
             verdict, cleared = self._holder(owner) if restored else (None, False)
             held = self._holder(token)[0] is Verdict.ALIVE  # by a running consumer, from which an undo takes nothing
-            found = None if fd is None else self._look(name, fd)
-            if (
-                found is None or found.st_nlink != 1 or not S_ISREG(found.st_mode) or found.st_ino != (one.ino or found.st_ino)
-                or cleared or (back is not None and one.move.source is not None and one.move.source.name in taken)
-                or _went_on(found.st_ctime_ns, one.between) or held
-            ):  # fmt: skip
-                found = self._status(one, verdict, cleared=cleared, held=held)
-            if found is None:
+            found, why = self._look(one, cleared=cleared, held=held)
+            if found is None or why:
+                group = Group(box, folder, verdict=verdict, evidence=evidence, goes_back=found is not None)
+                message = Message(name, 0, group) if found is None else message_of(name, 0, group, found)
+                self.refused.append(Refusal(message.row, why))
                 continue
-            group = groups.get((token, owner))
-            if group is None:
+            known = groups.get((token, owner))
+            if known is None:
                 here = self._folders.of(box, folder).id
-                group = groups[token, owner] = Group(
+                known = groups[token, owner] = Group(
                     box, folder, here, token=token or None, verdict=verdict, evidence=evidence, goes_back=True
                 )
-            message = message_of(name, id_end, group, found)
+            message = message_of(name, id_end, known, found)
             if back is None:
                 way = Way(Box.TRASH)  # what was put
             else:
@@ -195,51 +187,35 @@ class _Backwards:
                 way = ways.setdefault((way.suffix, way.name), way)
             self.items.pinned.append(Pinned(message, way))
 
-    def _opened(self, target: tuple[Box, str], run: MoveRun) -> tuple[int | None, Container[str]]:
-        """The descriptor of the folder that the messages are in, and the names to go back to that another file may have; None
-        where that cannot be seen, so that each is looked at by itself."""
+    def _look(self, made: _Made, *, cleared: bool, held: bool) -> tuple[os.stat_result | None, str]:
+        """The status of the message of a move, None where it cannot be seen, and why it does not go back; "" where it does.
+        ``cleared``: the consumer whose claim it was has no presence file any more; ``held``: a running one has claimed it."""
+        place, back, folders = made.move.target, made.move.source, self._folders
+        assert place is not None  # what was deleted does not come back
         try:
-            taken = self._perhaps_taken(run)  # first: it may close the other folder to make room
-            return self._folders.of(*target).fd, taken
-        except OSError:
-            return None, ()
-
-    def _perhaps_taken(self, run: MoveRun) -> Container[str]:
-        """The names to go back to that another file may have."""
-        back = run.source_folder
-        if back is None or not self._many:
-            return frozenset(run.names if back else ())
-        names = self._names.get(back)
-        if names is None:
-            listed = self._folders.files.scan(self._folders.of(*back).fd)
-            names = self._names[back] = frozenset(map(hash, listed))
-        return {name for name in run.names if hash(name) in names} if names else ()
-
-    def _status(self, made: _Made, verdict: Verdict | None, *, cleared: bool, held: bool) -> os.stat_result | None:
-        """Takes the status of the message of a move; None where it is refused. ``verdict`` is that on the claim that it goes back
-        to."""
-        place, back = made.move.target, made.move.source
-        assert place is not None
-        found: os.stat_result | None = None
-        try:
-            found = self._folders.files.stat(place.name, self._folders.of(place.box, place.folder).fd)
-            why = _why_not(self._folders, made, found, cleared=cleared)
-            if not why and held:
-                why = "claimed by a running consumer; requeue takes it with force"
+            found = folders.files.stat(place.name, folders.of(place.box, place.folder).fd)
         except FileNotFoundError:
             if self._claims is None:
                 self._claims = _claims(self._dirs)
-            id = names.parse(place.name, claimed=is_claimed(place.box)).id
-            why = _whereabouts(place, id, self._claims)
+            return None, _whereabouts(place, names.parse(place.name, claimed=is_claimed(place.box)).id, self._claims)
         except OSError as error:
-            why = f"cannot be accessed: {error.strerror}"
-        if not why:
-            return found
-        evidence = _destination_text(back and (back.box, back.folder))
-        group = Group(place.box, place.folder, verdict=verdict, evidence=evidence, goes_back=found is not None)
-        message = Message(place.name, 0, group) if found is None else message_of(place.name, 0, group, found)
-        self.refused.append(Refusal(message.row, why))
-        return None
+            return None, f"cannot be accessed: {error.strerror}"
+        half_moved = found.st_nlink == 2 and _has_inode(folders, back or Place(Box.TMP, place.name), found.st_ino)
+        went_on = made.between[1] != 0 and not made.between[0] <= found.st_ctime_ns <= made.between[1]
+        why = ""
+        if kind_of(found) or (made.ino and found.st_ino != made.ino):
+            why = f"{place.box} has another file of that name now"
+        elif place.box in (Box.NEW, Box.CUR) and went_on and not half_moved:
+            why = "changed since: claimed and returned, or its permissions were changed"
+        elif found.st_nlink != 1 and not half_moved:
+            why = "has another hard link"
+        elif cleared:
+            why = forgotten_words(place.box)
+        elif back is not None and _has_inode(folders, back, 0) and not _has_inode(folders, back, found.st_ino):
+            why = f"{back.box} has another file of that name now"
+        elif held:
+            why = "claimed by a running consumer; requeue takes it with force"
+        return found, why
 
     def _holder(self, token: str) -> tuple[Verdict, bool]:
         """The verdict on a claim, and whether its consumer has no presence file any more."""
@@ -248,31 +224,6 @@ class _Backwards:
             seen = presence.look(self._dirs, token)
             known = self._holders[token] = presence.judge(seen, self._vantage)[0], seen.state == "missing"
         return known
-
-
-def _why_not(folders: Folders, made: _Made, found: os.stat_result, *, cleared: bool) -> str:
-    """Why the file that was found at the target of a move does not go back; "" where it does. ``cleared``:
-    the consumer whose claim it was has no presence file any more."""
-    place, back = made.move.target, made.move.source
-    assert place is not None  # what was deleted does not come back
-    half_moved = found.st_nlink == 2 and _has_inode(folders, back or Place(Box.TMP, place.name), found.st_ino)
-    changed = place.box in (Box.NEW, Box.CUR) and _went_on(found.st_ctime_ns, made.between) and not half_moved
-    if kind_of(found) or (made.ino and found.st_ino != made.ino):
-        return f"{place.box} has another file of that name now"
-    if changed:
-        return "changed since: claimed and returned, or its permissions were changed"
-    if found.st_nlink != 1 and not half_moved:
-        return "has another hard link"
-    if cleared:
-        return forgotten_words(place.box)
-    if back is not None and _taken(folders, back, found.st_ino):
-        return f"{back.box} has another file of that name now"
-    return ""
-
-
-def _went_on(ctime_ns: int, between: tuple[int, int]) -> bool:
-    """True where the file with this ctime is known to have been moved again since."""
-    return between[1] != 0 and not between[0] <= ctime_ns <= between[1]
 
 
 def _moves_done(
@@ -318,10 +269,6 @@ def _has_inode(folders: Folders, place: Place, ino: int) -> bool:
         return is_inode(folders.files, place.name, folders.of(place.box, place.folder).fd, ino or None)
     except OSError:
         return False  # not there, or not to be seen: nothing is known to stand there
-
-
-def _taken(folders: Folders, place: Place, ino: int) -> bool:
-    return _has_inode(folders, place, 0) and not _has_inode(folders, place, ino)
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:
