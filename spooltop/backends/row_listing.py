@@ -6,13 +6,15 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any
 
 from msgspec.structs import replace
 
 from spooltop.model.filters import query as filters
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
-from spooltop.model.protocols import ListQuery, Sort
+from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Key
 
@@ -57,34 +59,23 @@ def age_counts(put_at: array[float], now: float) -> tuple[int, ...]:
 _VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
 
 
-def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
-    """Returns the sort key of a column, ascending. Rows without a value come last in both directions, so the caller splits them
-    off."""
-    column = sort.column
-    if column == "age":
-        return lambda row: (-(row.enqueued_at or 0.0), row.name)
-    if column == "held":
-        return lambda row: (-(row.in_box_since or 0.0), row.name)
-    if column == "size":
-        return lambda row: (row.size or 0, row.name)
-    if column == "source":
-        return lambda row: (row.source or "", row.name)
-    if column == "tries":
-        return lambda row: (row.attempt or 0, row.name)
+_ATTRIBUTES = {
+    "age": "enqueued_at", "held": "in_box_since", "size": "size", "source": "source", "tries": "attempt", "verdict": "verdict",
+}  # fmt: skip
+"""Attributes of a row by the column that sorts by them; any other sorts by the name."""
+
+
+def _sort_key(column: str) -> Callable[[Row], tuple[Any, ...]]:
+    """The sort key of a column, ascending, of rows that have a value."""
     if column == "verdict":
         # who has it for the longest time comes first, and last of all one of whom that is not known
         return lambda row: (
             -_VERDICTS.get(str(row.verdict), 9), row.in_box_since is not None, -(row.in_box_since or 0.0), row.name
         )  # fmt: skip
-    return lambda row: (row.name,)
-
-
-def _known(row: Row, column: str) -> bool:
-    value = {
-        "age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
-        "verdict": row.verdict,
-    }.get(column, 0)  # fmt: skip
-    return value is not None
+    value = attrgetter(_ATTRIBUTES.get(column, "name"))
+    if column in ("age", "held"):
+        return lambda row: (-value(row), row.name)
+    return lambda row: (value(row), row.name)
 
 
 class RowListing:
@@ -102,10 +93,16 @@ class RowListing:
         self.complete = complete
         self.generation = generation
         match = matcher(query, now)
-        taken = [row for row in rows if match is None or match(row)]
         column = query.sort.column
-        known = sorted((row for row in taken if _known(row, column)), key=sort_key(query.sort), reverse=query.sort.descending)
-        self._rows = known + sorted((row for row in taken if not _known(row, column)), key=lambda row: row.name)
+        known: list[Row] = []
+        missing: list[Row] = []
+        value = attrgetter(_ATTRIBUTES.get(column, "name"))
+        for row in rows:
+            if match is None or match(row):
+                (missing if value(row) is None else known).append(row)
+        # Rows without a value come last in both directions.
+        known.sort(key=_sort_key(column), reverse=query.sort.descending)
+        self._rows = known + sorted(missing, key=lambda row: row.name)
         self._places: dict[Key, int] | None = None
 
     def __len__(self) -> int:

@@ -49,13 +49,6 @@ def undone_operations(operations: Mapping[str, _Logged], changed: Callable[[_Log
     return {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
 
 
-def newest_records(records: Sequence[OperationRecord], *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-    """The newest ``most`` of ``records``, which are in the order of the log, among those whose ids begin with ``begins``. Those
-    of one moment come backwards."""
-    in_order = sorted((record for record in records if record.operation.startswith(begins)), key=lambda record: record.at)
-    return in_order[::-1][:most]
-
-
 def operation_record(
     logged: LoggedOperation[Any, Any], undone: str | None, words: str, *, outcomes: Mapping[Outcome, int] | None = None,
     found: int = 0, count: int | None = None, unfinished: bool | None = None, changed: bool | None = None,
@@ -310,7 +303,9 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         required = self.needs_log or bool(begins)
         operations = self._log.read(progress, required=required, begins=begins, most=most, brief=True)[0]
         records = self._records(operations, undone_operations(operations, changed), progress)
-        return newest_records(records, begins=begins, most=most)
+        # Those of one moment come backwards.
+        in_order = sorted((record for record in records if record.operation.startswith(begins)), key=lambda record: record.at)
+        return in_order[::-1][:most]
 
     def _logged(
         self, operation: str

@@ -145,7 +145,7 @@ def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[s
 # part; ``journal.000001.jsonl`` was the first. A part begins with the intents that had no result yet, so that whoever looks for
 # interrupted steps reads the two newest files only. Each step of a rotation leaves a log that can be read and continued: the
 # next part is made under its number, and then swapped with the newest. There is no lock that a writer waits for. A line that
-# was written to a file which is no longer the newest is written again (``AppendLog.append``): of two lines about one step the
+# was written to a file which is no longer the newest is written again (``append_line``): of two lines about one step the
 # first counts.
 
 MOST_PARTS = 32
@@ -208,10 +208,8 @@ def _drop(files: LogFiles, dir_fd: int, part: str) -> None:
     """Removes a part, if that is permitted. Raises ``OSError``."""
     try:
         files.unlink(part, dir_fd)
-    except FileNotFoundError:
-        return  # another process was quicker
-    except PermissionError:
-        return  # the file of another user in a sticky directory, who will remove it
+    except (FileNotFoundError, PermissionError):
+        return  # another process was quicker; or the file is another user's in a sticky directory, who will remove it
 
 
 def _reserved(files: LogFiles, dir_fd: int, part: str) -> bool:
@@ -247,12 +245,11 @@ class LogLines:
         self._folder = folder
         self._name = name
         self._latest = latest
-        self._left = 0
         self.torn = False
         self.unread = 0
 
     def __iter__(self) -> Generator[bytes, None, None]:
-        self._left, self.torn, self.unread = self._files.read_at_most, False, 0
+        left, self.torn, self.unread = self._files.read_at_most, False, 0
         folder = self._folder()
         if folder is None:
             return
@@ -261,8 +258,8 @@ class LogLines:
                 if self.unread:
                     self.unread += size
                     continue
-                start = self.unread = max(0, size - self._left)
-                self._left -= size - start
+                start = self.unread = max(0, size - left)
+                left -= size - start
                 with closing(self._backwards(fd, start, size)) as lines:
                     last = next(lines, b"")
                     if name == self._name:
@@ -325,54 +322,52 @@ class LogLines:
 
 # The append-only log file: one object a line, with room kept for a full disk.
 
-class AppendLog:
-    """The log file ``name`` in the directory ``dir_fd``: one object a line, one write(2) a line. It takes owner, group and mode
-    of ``like`` when made. All methods raise ``OSError``."""
+def append_line(
+    files: LogFiles, dir_fd: int, name: str, line: bytes, like: os.stat_result, *, sync: bool = True,
+    following: NextPart | None = None,
+) -> None:  # fmt: skip
+    """Appends ``line``, which ends with a newline, to the log ``name`` in the directory ``dir_fd`` by one write(2); an empty line
+    only syncs. It is synced when this returns, unless ``sync`` is off and a later line will be. After an error a part of it may
+    be in the file, which takes owner, group and mode of ``like`` when made. A log that has become large continues in the part
+    ``following``; without one in the same file. Raises ``OSError``."""
+    while not _append(files, dir_fd, name, line, like, sync, following):
+        following = None
 
-    def __init__(self, files: LogFiles, dir_fd: int, name: str, like: os.stat_result) -> None:
-        self._files = files
-        self._dir_fd = dir_fd
-        self._name = name
-        self._like = like
 
-    def append(self, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
-        """Appends ``line``, which ends with a newline; an empty line only syncs. It is synced when this returns, unless
-        ``sync`` is off and a later line will be. After an error a part of it may be in the file. A log that has become large
-        continues in the part ``following``; without one in the same file."""
-        while not self._append(line, sync=sync, following=following):
-            following = None
+def _append(
+    files: LogFiles, dir_fd: int, name: str, line: bytes, like: os.stat_result, sync: bool, following: NextPart | None
+) -> bool:
+    """False where the log continues in another file, so that the line has to be written there."""
+    try:
+        files.stat(name, dir_fd)
+    except FileNotFoundError:
+        make_file(files, dir_fd, name, like)
+    fd = files.open_lasting(name, dir_fd, append=True, mode=0o600)
+    try:
+        found = plain_now(files, fd, dir_fd, name)
+        size = found.st_size
+        if following and size >= files.rotate_at and rotate(files, dir_fd, name, fd, like, following):
+            return False
+        if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
+            with suppress(OSError):  # no such call here, or a full disk: the write itself says what there is to say
+                files.reserve(fd, size, len(line) + RESERVED)
+        if line and size and files.read_at(fd, 1, size - 1) != b"\n":
+            line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
+        if line and files.write(fd, line) != len(line):
+            raise OSError(errno.ENOSPC, "the line was cut off", name)
+        if sync:
+            files.sync(fd)
+    finally:
+        files.close(fd)
+    return is_inode(files, name, dir_fd, found.st_ino)
 
-    def _append(self, line: bytes, *, sync: bool, following: NextPart | None) -> bool:
-        """False where the log continues in another file, so that the line has to be written there."""
-        files = self._files
-        try:
-            files.stat(self._name, self._dir_fd)
-        except FileNotFoundError:
-            make_file(files, self._dir_fd, self._name, self._like)
-        fd = files.open_lasting(self._name, self._dir_fd, append=True, mode=0o600)
-        try:
-            found = plain_now(files, fd, self._dir_fd, self._name)
-            size = found.st_size
-            large = size >= files.rotate_at
-            if following and large and rotate(files, self._dir_fd, self._name, fd, self._like, following):
-                return False
-            if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
-                self._reserve(fd, size, len(line) + RESERVED)
-            if line and size and files.read_at(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
-            if line and files.write(fd, line) != len(line):
-                raise OSError(errno.ENOSPC, "the line was cut off", self._name)
-            if sync:
-                files.sync(fd)
-        finally:
-            files.close(fd)
-        return is_inode(files, self._name, self._dir_fd, found.st_ino)
 
-    def _reserve(self, fd: int, offset: int, length: int) -> None:
-        try:
-            self._files.reserve(fd, offset, length)
-        except OSError:
-            return  # no such call here, or a full disk: the write itself says what there is to say
+def own_status(files: LogFiles, fd: int, path: str) -> os.stat_result:
+    """The status of the open directory ``path``. Raises ``OSError`` where others than this user may write it."""
+    found = files.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OSError(errno.EPERM, "others may write its directory", path)
+    return found
 
 
 class StoredLog(NamedTuple):
@@ -392,8 +387,8 @@ class LogStore(Protocol):
 
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
-        ``sync`` is off. ``following`` as for ``AppendLog``. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot
-        be opened."""
+        ``sync`` is off. ``following`` as for ``append_line``. Raises ``AuditFailed``, and ``OSError`` where the store itself
+        cannot be opened."""
         ...
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
@@ -437,7 +432,7 @@ class SpoolLogs:
             folder = self._folder(outside=self._outside, create=True)
             assert folder is not None  # create=True makes it or raises
             like = self._files.fstat(folder) if self._outside else self._dirs.owner_model
-            AppendLog(self._files, folder, name, like).append(line, sync=sync, following=following)
+            append_line(self._files, folder, name, line, like, sync=sync, following=following)
         except OSError as error:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",
@@ -465,9 +460,7 @@ class SpoolLogs:
                 self._state_fd = open_path(self._files, self._state) if create else self._files.open_dir(self._state, follow=True)
             except FileNotFoundError:
                 return None
-        found = self._files.fstat(self._state_fd)
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise OSError(errno.EPERM, "others may write its directory", self._state)
+        own_status(self._files, self._state_fd, self._state)
         return self._state_fd
 
 
@@ -519,10 +512,8 @@ class StateLogs:
             raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
         fd = open_path(self._files, self._folder)
         try:
-            found = self._files.fstat(fd)
-            if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise PermissionError(errno.EPERM, "others may write its directory")
-            AppendLog(self._files, fd, name, found).append(line, sync=sync, following=following)
+            like = own_status(self._files, fd, self._folder)
+            append_line(self._files, fd, name, line, like, sync=sync, following=following)
         finally:
             self._files.close(fd)
 
