@@ -23,7 +23,7 @@ def test_the_form_is_a_layout_with_every_key_there_is(tmp_path: Path) -> None:
     (tmp_path / "jobs/7.job").touch()
     assert spooltop("layouts", "try", tmp_path / "form.toml", tmp_path, environ={}).code in (0, 4)
     source = "".join(path.read_text() for path in (ROOT / "spooltop/backends/layouts").rglob("*.py"))
-    keys = re.findall(r'\.(?:take|need|texts|some|table|tables)\("([a-z_]+)"', source)
+    keys = re.findall(r'\.(?:take|need|text|choice|texts|some|table|tables)\("([a-z_]+)"', source)
     words = set(re.findall(r"[A-Za-z_-]+", form.out))
     assert len(keys) > 30 and set(keys) <= words
     assert {"rename", "trash", "poke", "requeue", "release", "conflict", "lock-stale", "failing"} <= words

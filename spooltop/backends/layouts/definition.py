@@ -169,11 +169,6 @@ class Template(Struct, frozen=True):
         parts = folder.split("/")
         return len(parts) <= self.depth and Template.parse("/".join(self.text.split("/")[: len(parts)])).match(folder) is not None
 
-    def time(self, fields: Mapping[str, str], name: str) -> tuple[str, str] | None:
-        """The unit and the text of the piece ``name`` where its type is a time; else None."""
-        unit = self.types.get(name, "")
-        return (unit, fields[name]) if unit in UNITS and name in fields else None
-
 
 def _compile(text: str, types: dict[str, str], any_character: str) -> str:
     """The regular expression of one part of a template; adds its named pieces to ``types``."""

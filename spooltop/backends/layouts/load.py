@@ -44,38 +44,24 @@ _KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""")
 _PART = re.compile(r"""\s*("[^"]*"|'[^']*'|[^.\s]+)\s*(?:\.|\Z)""")
 
 
-class Lines(Struct, frozen=True):
-    """Line numbers, the first is 1, of tables and keys by their place."""
-
-    found: Mapping[Place, int]
-
-    @classmethod
-    def of(cls, text: str) -> Lines:
-        """Finds the headers and keys of a file that ``tomllib`` can read. In a text over several lines it may take a line for a
-        key; such a key is asked for by nobody."""
-        found: dict[Place, int] = {}
-        numbers: dict[str, int] = {}
-        table: Place = ()
-        for number, line in enumerate(text.splitlines(), 1):
-            if header := _HEADER.match(line):
-                names = tuple(part.strip("\"'") for part in _PART.findall(header[2]))
-                table = names
-                if header[1] == "[[":
-                    numbers[header[2]] = at = numbers.get(header[2], -1) + 1
-                    table = (*names, at)
-                    found.setdefault(names, number)
-                found.setdefault(table, number)
-            elif key := _KEY.match(line):
-                found.setdefault((*table, key[1].strip("\"'")), number)
-        return cls(found)
-
-    def line(self, place: Place) -> int:
-        """The line of a key; of the table around it where the key has none of its own."""
-        while place:
-            if place in self.found:
-                return self.found[place]
-            place = place[:-1]
-        return 1
+def line_numbers(text: str) -> dict[Place, int]:
+    """The lines, the first is 1, of the headers and keys of a file that ``tomllib`` can read, by their place. In a text over
+    several lines it may take a line for a key; such a key is asked for by nobody."""
+    found: dict[Place, int] = {}
+    numbers: dict[str, int] = {}
+    table: Place = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            names = tuple(part.strip("\"'") for part in _PART.findall(header[2]))
+            table = names
+            if header[1] == "[[":
+                numbers[header[2]] = at = numbers.get(header[2], -1) + 1
+                table = (*names, at)
+                found.setdefault(names, number)
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            found.setdefault((*table, key[1].strip("\"'")), number)
+    return found
 
 
 # Moves of messages by the actions of a layout: where they lead, and the way back from a folder of held messages. Each is tried
@@ -185,7 +171,7 @@ def parse_layout(file: str, text: str) -> Layout:
         found = re.search(r"(.*?) \(at line (\d+), column \d+\)", str(error))
         line, why = (int(found[2]), found[1]) if found else (1, str(error))
         raise _error(file, line, f"not valid TOML: {why}") from None
-    return _layout(_Table(file, values, Lines.of(text), ()))
+    return _layout(_Table(file, values, line_numbers(text), (), []))
 
 
 def _error(file: str, line: int, why: str) -> UsageError:
@@ -201,20 +187,25 @@ class _Table:
     whole file."""
 
     def __init__(
-        self, file: str, values: dict[str, Any], lines: Lines, place: tuple[str | int, ...], warnings: list[str] | None = None
+        self, file: str, values: dict[str, Any], lines: Mapping[Place, int], place: Place, warnings: list[str]
     ) -> None:
         self.file = file
         self.values = dict(values)
         self.lines = lines
         self.place = place
         self.known: list[str] = []
-        self.warnings = [] if warnings is None else warnings
+        self.warnings = warnings
+
+    def line(self, name: str) -> int:
+        """The line of a member; of the table around it where it has none of its own."""
+        places = ((*self.place, name)[:end] for end in range(len(self.place) + 1, 0, -1))
+        return next((self.lines[place] for place in places if place in self.lines), 1)
 
     def wrong(self, name: str, why: str) -> UsageError:
-        return _error(self.file, self.lines.line((*self.place, name)), why)
+        return _error(self.file, self.line(name), why)
 
     def warn(self, name: str, why: str) -> None:
-        self.warnings.append(_at_line(self.file, self.lines.line((*self.place, name)), why))
+        self.warnings.append(_at_line(self.file, self.line(name), why))
 
     def part(self, values: dict[str, Any], *place: str | int) -> _Table:
         """A table in this one."""
@@ -233,9 +224,13 @@ class _Table:
             raise self.wrong(name, f"{name} has {len(value)} entries; there may be {_MANY}")
         return value
 
+    def text(self, name: str) -> str:
+        """Takes a text, "" where there is none."""
+        return self.take(name, str, "")
+
     def need(self, name: str) -> str:
         """Takes a text that must be there and not be empty."""
-        value = self.take(name, str, "")
+        value = self.text(name)
         if not value:
             raise self.wrong(name, f"{name} is missing")
         return value
@@ -249,15 +244,14 @@ class _Table:
 
     def some(self, name: str) -> list[str]:
         """Takes a text, or a list of texts."""
-        if isinstance(one := self.values.get(name), str):
-            self.take(name, str, "")
-            return [one]
+        if isinstance(self.values.get(name), str):
+            return [self.text(name)]
         return self.texts(name)
 
-    def parsed(self, name: str, parse: Callable[[str], T], text: str) -> T:
+    def parsed(self, name: str, parse: Callable[..., T], text: str, *more: object) -> T:
         """Parses the text of a member; an invalid template or age is an error of its line."""
         try:
-            return parse(text)
+            return parse(text, *more)
         except (InvalidTemplate, UsageError) as error:
             raise self.wrong(name, f"{name} = {text!r}: {error}") from None
 
@@ -265,6 +259,11 @@ class _Table:
         if text not in allowed:
             raise self.wrong(name, f"{name} = {text!r}: there are {', '.join(allowed)}")
         return text
+
+    def choice(self, name: str, allowed: Iterable[str]) -> str:
+        """Takes a text that is one of ``allowed``, "" where there is none."""
+        text = self.text(name)
+        return text and self.one_of(name, text, allowed)
 
     def table(self, name: str) -> _Table:
         return self.part(self.take(name, dict, {}), name)
@@ -295,8 +294,8 @@ def _layout(top: _Table) -> Layout:
     matches = tuple(_match(table) for table in top.tables("match"))
     if not matches:
         raise top.wrong("match", "there is no [[match]]: nothing would be a message")
-    watched = _place(top, "watched", top.take("watched", str, ""))
-    lock = top.take("lock", str, "")
+    watched = _place(top, "watched", top.text("watched"))
+    lock = top.text("lock")
     if lock and not lock.startswith("flock:"):
         raise top.wrong("lock", "lock is written flock:PATH")
     lock = _place(top, "lock", lock.removeprefix("flock:"))
@@ -307,7 +306,7 @@ def _layout(top: _Table) -> Layout:
         where = "a name in the directory that begins with a dot, or beside it: ../ and a name with {root}"
         raise top.wrong("side_dir", f"side_dir = {side_dir!r}: {where}")
     blind = top.table("blind")
-    blinds = {box: blind.take(box, str, "") for box in BOXES if box in blind.values}
+    blinds = {box: blind.text(box) for box in BOXES if box in blind.values}
     blind.known += BOXES
     blind.done()
     actions = [_action(table, matches) for table in top.tables("action")]
@@ -318,10 +317,10 @@ def _layout(top: _Table) -> Layout:
     layout = Layout(
         name=name, file=top.file, detect=detect, matches=matches, lock=lock, watched=watched,
         needs_any=tuple(top.parsed("needs_any", Template.parse, text) for text in needs), side_dir=side_dir, blind=blinds,
-        read_only=top.take("read_only", str, ""), checks=tuple(_check(table) for table in top.tables("cross_check")),
+        read_only=top.text("read_only"), checks=tuple(_check(table) for table in top.tables("cross_check")),
         problems=tuple(_problem(table, matches) for table in top.tables("problem")), locks=_locks(top.table("locks")),
         actions=tuple(actions), commands=_commands(top.table("commands")), warnings=tuple(top.warnings),
-        claim_long=top.parsed("claim_long", parse_age, text) if (text := top.take("claim_long", str, "")) else None,
+        claim_long=top.parsed("claim_long", parse_age, text) if (text := top.text("claim_long")) else None,
     )  # fmt: skip
     if any(match.verdict is not None and match.verdict.watched for match in matches) and not watched:
         raise top.wrong("watched", 'a verdict has else = "watched", but watched names no directory')
@@ -351,9 +350,9 @@ def _match(table: _Table) -> Match:
     pieces = tuple(template.types)
     if template.types.get("pid", "int") != "int":
         raise table.wrong("path", "path: the piece called pid is that of a process: {pid:int}")
-    when = table.take("when", str, "")
+    when = table.text("when")
     facts = table.table("metadata")
-    found = {name: _fact(facts, name, facts.take(name, str, ""), template) for name in FACTS if name in facts.values}
+    found = {name: _fact(facts, name, facts.text(name), template) for name in FACTS if name in facts.values}
     facts.known += FACTS
     facts.done()
     if "enqueued_at" not in found and template.types.get("put") in UNITS:
@@ -361,9 +360,8 @@ def _match(table: _Table) -> Match:
     if box == "new" and "enqueued_at" not in found:
         table.warn("path", f"{template.text} says no time of the put, so that of the file (mtime) counts: name enqueued_at")
         found["enqueued_at"] = Fact("mtime")
-    if order := table.take("order", str, ""):
-        table.one_of("order", order, ("name", *pieces))
-    table.take("note_if_locked", str, "")
+    table.choice("order", ("name", *pieces))
+    table.text("note_if_locked")
     verdict = table.table("verdict")
     match = Match(
         box, template, _condition(table, when, pieces) if when else None, found,
@@ -381,7 +379,7 @@ def _condition(table: _Table, text: str, pieces: tuple[str, ...]) -> FileConditi
         return FileCondition(kind, text=table.parsed("when", Template.of_text, path))
     if kind not in ("exists", "flock") or not path:
         raise table.wrong("when", f"when = {text!r}: write exists:PATH, flock:PATH, tail:TEXT or mode:x")
-    return FileCondition(kind, table.parsed("when", lambda one: Filling.path(one, pieces), path))
+    return FileCondition(kind, table.parsed("when", Filling.path, path, pieces))
 
 
 def _fact(table: _Table, name: str, text: str, template: Template) -> Fact:
@@ -389,7 +387,7 @@ def _fact(table: _Table, name: str, text: str, template: Template) -> Fact:
     pieces = tuple(template.types)
 
     def filled(path: str) -> Filling:
-        return table.parsed(name, lambda one: Filling.path(one, pieces), path)
+        return table.parsed(name, Filling.path, path, pieces)
 
     if text in pieces:
         if template.types[text] not in UNITS:
@@ -428,18 +426,17 @@ def _verdict(table: _Table, template: Template) -> VerdictRule:
     pieces = tuple(template.types)
 
     def path(name: str, text: str) -> Filling | None:
-        return table.parsed(name, lambda one: Filling.path(one, pieces), text) if text else None
+        return table.parsed(name, Filling.path, text, pieces) if text else None
 
-    lease, _, unit = table.take("lease", str, "").rpartition(":")
-    pid = table.take("pid", str, "")
-    if pid and template.types[table.one_of("pid", pid, pieces)] != "int":
+    lease, _, unit = table.text("lease").rpartition(":")
+    pid = table.choice("pid", pieces)
+    if pid and template.types[pid] != "int":
         raise table.wrong("pid", f"pid: {{{pid}}} is no number: give it the type int")
-    proves, otherwise = table.take("proves", str, ""), table.take("else", str, "")
+    proves, otherwise = table.choice("proves", ("nothing",)), table.choice("else", ("watched",))
     rule = VerdictRule(
-        path("flock", table.take("flock", str, "")), pid, _place(table, "pidfile", table.take("pidfile", str, "")),
-        path("lease", lease or unit), _unit(table, "lease", unit if lease else ""), path("open", table.take("open", str, "")),
-        bool(proves and table.one_of("proves", proves, ("nothing",))),
-        bool(otherwise and table.one_of("else", otherwise, ("watched",))),
+        path("flock", table.text("flock")), pid, _place(table, "pidfile", table.text("pidfile")),
+        path("lease", lease or unit), _unit(table, "lease", unit if lease else ""), path("open", table.text("open")),
+        bool(proves), bool(otherwise),
     )  # fmt: skip
     table.done()
     return rule
@@ -456,7 +453,7 @@ def _check(table: _Table) -> CrossCheck:
     wants = {}
     for state in list(wanted.values):
         wants[state] = tuple(wanted.one_of(state, box, BOXES) for box in wanted.texts(state))
-    check = CrossCheck(template, says, wants, table.need("missing"), table.take("without", str, ""))
+    check = CrossCheck(template, says, wants, table.need("missing"), table.text("without"))
     table.done()
     return check
 
@@ -473,7 +470,7 @@ def _problem(table: _Table, matches: Sequence[Match]) -> ProblemRule:
         template = table.parsed("when", Template.parse, path)
         if not beside:
             raise table.wrong("when", f"when = {when!r}: write alone:PATH without PATH")
-        message = table.parsed("when", lambda one: Filling.path(one, tuple(template.types)), beside)
+        message = table.parsed("when", Filling.path, beside, tuple(template.types))
         rule = ProblemRule(code, text, alone=template, beside=message)
     else:
         raise table.wrong("when", f"when = {when!r}: write same:PIECE or alone:PATH without PATH")
@@ -488,7 +485,7 @@ def _locks(table: _Table) -> tuple[LockRule, ...]:
         one = table.table(path)
         empty = Template.parse("lock")
         facts = {
-            name: _fact(one, name, text, empty) for name in ("holder", "until") if (text := one.take(name, str, ""))
+            name: _fact(one, name, text, empty) for name in ("holder", "until") if (text := one.text(name))
         }
         rules.append(LockRule(path, one.one_of("kind", one.need("kind"), ("lease", "pid")), **facts))
         one.done()
@@ -519,10 +516,10 @@ def _action(table: _Table, matches: Sequence[Match]) -> LayoutAction:
     steps = tuple(_step(table, text, tuple(sorted(common)), everywhere) for text in table.texts("steps"))
     if not steps:
         raise table.wrong("steps", "an action needs steps")
-    needs = table.take("needs", str, "")
+    needs = table.choice("needs", ("dead",))
     action = LayoutAction(
-        name, boxes, steps, bool(needs and table.one_of("needs", needs, ("dead",))), table.take("force", bool, False),
-        table.take("note", str, ""), table.take("effect", str, ""),
+        name, boxes, steps, bool(needs), table.take("force", bool, False),
+        table.text("note"), table.text("effect"),
     )  # fmt: skip
     table.done()
     if name != "purge" and (text := lost_move(action, matches)):
@@ -540,7 +537,7 @@ def _step(table: _Table, text: str, pieces: tuple[str, ...], everywhere: tuple[s
         # A piece that the message lacks may be the next number of its kind: {seq:next:012}.
         known = everywhere if ":next" in word else pieces
         is_text = verb == "write" and place == 1
-        return table.parsed("steps", lambda one: (Filling.parse if is_text else Filling.path)(one, known), word)
+        return table.parsed("steps", Filling.parse if is_text else Filling.path, word, known)
 
     return Step(verb, tuple(filled(place, word) for place, word in enumerate(words)))
 

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import overload
@@ -48,12 +49,12 @@ from .verdicts import (
     LOCK_STALE,
     HolderVerdict,
     LostEntries,
+    RegisterEntry,
     findings,
     judge,
     locks_alone,
-    lost_ids,
     notes_of,
-    read_states,
+    read_entries,
 )
 
 # Tells which actions this user may do in a queue of another program, and why not the others.
@@ -270,7 +271,7 @@ class LayoutReader:
         self._since = clock()
         self._root = open_root(path)
         self._files: list[QueueFile] = []
-        self._lost = LostEntries(layout, self._root)
+        self._lost = LostEntries(self._root)
         self._absent = absent_views(layout)
         self._conditions = Conditions(self._root, self._read_locks)
         self._seen: tuple[object, ...] = ()
@@ -306,16 +307,16 @@ class LayoutReader:
         self._complete = not hidden
         self._files = found = [file for file in files if file.match is not None]
         read_some(self._root, found)
-        states = read_states(self._layout, self._root, files)
+        entries = read_entries(self._layout, self._root, files)
         self._step = f"asking who works on {self._path}"
         verdicts = judge(self._layout, self._root, held_files(found), self._around, now)
         self._step = "reading what was set aside"
         self._aside = {one.path: one for one in self._set_aside()}
-        self._keep(found, notes_of(self._layout, found, states), verdicts)
+        self._keep(found, notes_of(self._layout, found, entries), verdicts)
         claims, writers = [*self.rows(Box.CUR)], [*self.rows(Box.TMP)]
         capabilities = self._capabilities()
-        lost = self._lost.look([*files, *self._held()], states, now, self._again)
-        self.lost, self.alone = lost_ids(self._layout, lost), locks_alone(self._layout, self._root, files)
+        lost = self._lost.look([*files, *self._held()], entries, now, self._again)
+        self.lost, self.alone = {entry.id: entry.path for entry in lost}, locks_alone(self._layout, self._root, files)
         observation = Observation(
             target=self._path,
             layout="layout",
@@ -343,13 +344,13 @@ class LayoutReader:
         self._rest = max(_PERIOD, _SHARE * (self._monotonic() - began))
         return observation
 
-    def _again(self) -> tuple[Sequence[QueueFile], Mapping[str, str]]:
+    def _again(self) -> tuple[Sequence[QueueFile], Sequence[RegisterEntry]]:
         try:
             self._conditions.next_look()
             files = sort_files(self._layout, self._root, self._most, self._conditions)[0]
         except OSError:
-            return (), {}
-        return [*files, *self._held()], read_states(self._layout, self._root, files)
+            return (), ()
+        return [*files, *self._held()], read_entries(self._layout, self._root, files)
 
     def _read_locks(self) -> Callable[[os.stat_result], Users]:
         return self._around.locks(self._root)
@@ -567,10 +568,8 @@ def _held_since(row: Row) -> float:
 
 
 def _counts(claims: Sequence[Row], writers: Sequence[Row]) -> VerdictCounts:
-    def count(rows: Sequence[Row], verdict: Verdict) -> int:
-        return sum(row.verdict is verdict for row in rows)
-
+    held, written = Counter(row.verdict for row in claims), Counter(row.verdict for row in writers)
     return VerdictCounts(
-        count(claims, Verdict.ALIVE), count(claims, Verdict.DEAD), count(claims, Verdict.UNKNOWN),
-        count(writers, Verdict.WRITING), count(writers, Verdict.ABANDONED), count(writers, Verdict.UNKNOWN),
+        held[Verdict.ALIVE], held[Verdict.DEAD], held[Verdict.UNKNOWN],
+        written[Verdict.WRITING], written[Verdict.ABANDONED], written[Verdict.UNKNOWN],
     )  # fmt: skip

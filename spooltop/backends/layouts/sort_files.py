@@ -8,9 +8,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import DecodeError, Meta, Struct
+from msgspec.json import decode
 from msgspec.structs import force_setattr, replace
 
 from spooltop.engine.system.files import read_small
@@ -38,15 +39,11 @@ def record(data: bytes, letter: str) -> str | None:
     while at < len(data):
         kind = data[at]
         at += 1
-        length = shift = 0
-        for _ in range(_LONGEST):
-            if at >= len(data):
-                return None
-            byte = data[at]
-            at += 1
-            length |= (byte & 0x7F) << shift
-            shift += 7
+        length = 0
+        for place, byte in enumerate(data[at : at + _LONGEST]):
+            length |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
+                at += place + 1
                 break
         else:
             return None
@@ -444,6 +441,14 @@ class AsideMessage(Struct, frozen=True):
         return self.file.in_box_since if self.at is None else self.at
 
 
+class _Note(Struct):
+    """The content of ``.meta``."""
+
+    action: str
+    user: str
+    time: Annotated[float, Meta(ge=0, lt=1e12)]
+
+
 def encode_meta(action: str, user: str, at: float) -> bytes:
     """The content of ``.meta``."""
     return json.dumps({"action": action, "user": escape(user), "time": at}, separators=(",", ":")).encode() + b"\n"
@@ -509,10 +514,7 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
 def _noted(dirs: QueueDirs, location: str) -> tuple[str, float | None]:
     try:
         with dirs.parent(f"{location}/{META}") as (at, name):
-            value: Mapping[str, Any] = json.loads(read_small(name, at, limit=_META_AT_MOST, whole=True).data)
-        action, user, time = value["action"], value["user"], value["time"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            note = decode(read_small(name, at, limit=_META_AT_MOST, whole=True).data, type=_Note)
+    except (OSError, DecodeError, RecursionError):
         return "", None
-    if not (isinstance(action, str) and isinstance(user, str) and isinstance(time, (int, float))) or not 0 <= time < 1e12:
-        return "", None
-    return f"{escape(action[:20])} by {escape(user[:40])}", float(time)
+    return f"{escape(note.action[:20])} by {escape(note.user[:40])}", note.time

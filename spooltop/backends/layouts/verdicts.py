@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -34,116 +35,106 @@ _SETTLED = 5.0
 """Seconds after which an entry counts: a program writes it and then its message."""
 
 
+class RegisterEntry(Struct, frozen=True):
+    """An entry of the register ``check``: the path of its file, the ``id`` of its message, and its text."""
+
+    check: CrossCheck
+    path: str
+    id: str
+    text: str
+
+    @property
+    def state(self) -> str:
+        """The state that the text says, "" for none."""
+        said = next((found for one in self.check.says if (found := one.match(self.text)) is not None), None)
+        return "" if said is None else said["state"]
+
+
 class LostEntries:
     """Entries of the registers whose messages are nowhere, look after look. A message that is moved while the directories are
     read may be in none of them, so what is missing for the first time is looked for twice."""
 
-    def __init__(self, layout: Layout, root: int) -> None:
-        self._layout = layout
+    def __init__(self, root: int) -> None:
         self._root = root
         self._known: dict[str, str] = {}
 
     def look(
-        self, files: Sequence[QueueFile], states: Mapping[str, str], now: float,
-        again: Callable[[], tuple[Sequence[QueueFile], Mapping[str, str]]],
-    ) -> dict[str, str]:  # fmt: skip
-        """Returns their texts by path. ``again`` reads the queue once more."""
-        lost = {path: text for path, text in _lost(self._layout, files, states).items() if self._is_settled(path, text, now)}
-        if any(self._known.get(path) != text for path, text in lost.items()):
-            then = _lost(self._layout, *again())
-            lost = {path: text for path, text in lost.items() if then.get(path) == text}
-        self._known = lost
+        self, files: Sequence[QueueFile], entries: Sequence[RegisterEntry], now: float,
+        again: Callable[[], tuple[Sequence[QueueFile], Sequence[RegisterEntry]]],
+    ) -> list[RegisterEntry]:  # fmt: skip
+        """Returns those of ``entries`` that are lost. ``again`` reads the queue once more."""
+        lost = [entry for entry in _lost(files, entries) if self._is_known(entry) or self._is_settled(entry, now)]
+        if not all(map(self._is_known, lost)):
+            then = {entry.path: entry.text for entry in _lost(*again())}
+            lost = [entry for entry in lost if then.get(entry.path) == entry.text]
+        self._known = {entry.path: entry.text for entry in lost}
         return lost
 
-    def _is_settled(self, path: str, text: str, now: float) -> bool:
-        if self._known.get(path) == text:
-            return True
+    def _is_known(self, entry: RegisterEntry) -> bool:
+        return self._known.get(entry.path) == entry.text
+
+    def _is_settled(self, entry: RegisterEntry, now: float) -> bool:
         try:
-            return abs(now - status(self._root, path).st_mtime) > _SETTLED
+            return abs(now - status(self._root, entry.path).st_mtime) > _SETTLED
         except OSError:
             return False
 
 
-def lost_ids(layout: Layout, lost: Mapping[str, str]) -> dict[str, str]:
-    """The entries of the registers whose messages are nowhere: their paths by the id of the message."""
-    return {
-        fields["id"]: path for check in layout.checks for path in lost if (fields := check.template.match(path)) is not None
-    }
-
-
 def findings(
-    layout: Layout, root: int, files: Sequence[QueueFile], lost: Mapping[str, str]
+    layout: Layout, root: int, files: Sequence[QueueFile], lost: Sequence[RegisterEntry]
 ) -> tuple[QueueFinding, ...]:
     """Returns the problems of the layout, one for each rule that finds something. ``lost`` are the entries of the registers whose
     messages are nowhere, as ``LostEntries`` returns them."""
     found: list[QueueFinding] = []
     for check in layout.checks:
-        found += _told(check, lost)
+        missing: dict[str, list[str]] = {}
+        for entry in lost:
+            if entry.check is check:
+                missing.setdefault(entry.state, []).append(entry.id)
+        for state, ids in missing.items():
+            words = _sentence(ids, check.missing.replace("{state}", escape(state)))
+            found.append(QueueFinding("lost", words, len(ids), tuple(ids)))
     for rule in layout.problems:
         if rule.same:
             found += _same(rule, files)
-        elif rule.code != LOCK_STALE:
-            found += _unpaired(rule, root, files)
+        elif rule.code != LOCK_STALE and (alone := list(_left_over(rule, root, files))):
+            found.append(QueueFinding(rule.code, _sentence(alone, rule.text), len(alone), tuple(alone)))
     return tuple(found)
 
 
-def read_states(layout: Layout, root: int, files: Sequence[QueueFile]) -> dict[str, str]:
-    """Reads the registers: texts by path. What cannot be read is left out: it was removed meanwhile, or is not ours to read."""
-    states = {}
-    for file in files:
-        if file.match is None and any(check.template.match(file.path) for check in layout.checks):
-            try:
-                states[file.path] = read(root, file.path, _SMALL_FILE).decode("utf-8", "replace").strip()
-            except OSError:
-                continue
-    return states
+def read_entries(layout: Layout, root: int, files: Sequence[QueueFile]) -> list[RegisterEntry]:
+    """Reads the registers. What cannot be read is left out: it was removed meanwhile, or is not ours to read."""
+    entries = []
+    for file in files if layout.checks else ():
+        for check in layout.checks if file.match is None else ():
+            if (fields := check.template.match(file.path)) is not None:
+                with suppress(OSError):
+                    text = read(root, file.path, _SMALL_FILE).decode("utf-8", "replace").strip()
+                    entries.append(RegisterEntry(check, file.path, fields["id"], text))
+    return entries
 
 
-def notes_of(layout: Layout, files: Sequence[QueueFile], states: Mapping[str, str]) -> dict[str, str]:
+def notes_of(layout: Layout, files: Sequence[QueueFile], entries: Sequence[RegisterEntry]) -> dict[str, str]:
     """Notes on messages, by path: that their register has no entry of them."""
     notes = {}
     for check in layout.checks:
         if not check.without:
             continue
-        known = {fields["id"] for path in states if (fields := check.template.match(path)) is not None}
+        known = {entry.id for entry in entries if entry.check is check}
         for file in files:
             if file.match is not None and file.match.box in ("new", "cur") and file.id not in known:
                 notes[file.path] = check.without
     return notes
 
 
-def _lost(layout: Layout, files: Sequence[QueueFile], states: Mapping[str, str]) -> dict[str, str]:
-    """Entries whose message lies in none of the boxes that they want: their texts by path."""
-    if not layout.checks:
-        return {}
+def _lost(files: Sequence[QueueFile], entries: Sequence[RegisterEntry]) -> list[RegisterEntry]:
+    """The entries whose message lies in none of the boxes that they want."""
     boxes = defaultdict(set)
-    for file in files:
+    for file in files if entries else ():
         if file.match is not None:
             boxes[file.id].add(file.match.box)
-    lost = {}
-    for check in layout.checks:
-        for path, text in states.items():
-            fields, state = check.template.match(path), _state(check, text)
-            wanted = check.wants.get(state, ())
-            if fields is not None and wanted and not boxes[fields["id"]].intersection(wanted):
-                lost[path] = text
-    return lost
-
-
-def _state(check: CrossCheck, text: str) -> str:
-    said = next((found for one in check.says if (found := one.match(text)) is not None), None)
-    return "" if said is None else said["state"]
-
-
-def _told(check: CrossCheck, lost: Mapping[str, str]) -> list[QueueFinding]:
-    missing: dict[str, list[str]] = {}
-    for path, text in lost.items():
-        if (fields := check.template.match(path)) is not None:
-            missing.setdefault(_state(check, text), []).append(fields["id"])
-    return [
-        QueueFinding("lost", _sentence(ids, check.missing.replace("{state}", escape(state))), len(ids), tuple(ids))
-        for state, ids in missing.items()
-    ]
+    wanted = ((entry, entry.check.wants.get(entry.state, ())) for entry in entries)
+    return [entry for entry, wants in wanted if wants and not boxes[entry.id].intersection(wants)]
 
 
 def _same(rule: ProblemRule, files: Sequence[QueueFile]) -> list[QueueFinding]:
@@ -179,11 +170,6 @@ def _left_over(rule: ProblemRule, root: int, files: Sequence[QueueFile]) -> dict
         if beside is not None and not exists(root, beside):
             alone[file.path] = beside
     return alone
-
-
-def _unpaired(rule: ProblemRule, root: int, files: Sequence[QueueFile]) -> list[QueueFinding]:
-    alone = list(_left_over(rule, root, files))
-    return [QueueFinding(rule.code, _sentence(alone, rule.text), len(alone), tuple(alone))] if alone else []
 
 
 def _sentence(ids: Sequence[str], text: str) -> str:
