@@ -148,25 +148,16 @@ class _Files:
                 os.mkdir(path)
             self.fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
 
-    def none(self) -> None:
-        for fd in self.fds:
+    def prepare(self, full: bool) -> None:
+        """Leaves all files in the first directory, or none; those that were moved serve again."""
+        if full and os.listdir(self.fds[1]):
+            self.fds.reverse()
+        for fd in self.fds[full:]:
             for name in os.listdir(fd):
                 os.unlink(name, dir_fd=fd)
-
-    def all(self) -> None:
-        """Makes all files in the first directory that are not there."""
-        there = set(os.listdir(self.fds[0]))
-        for number, name in enumerate(self.names):
-            if name not in there:
+        for number in range(BATCH if full else 0):
+            with suppress(FileExistsError):
                 self.write(number)
-
-    def swap(self) -> None:
-        """Makes the directory with the files the first one."""
-        if os.listdir(self.fds[1]):
-            self.fds.reverse()
-            for name in os.listdir(self.fds[1]):
-                os.unlink(name, dir_fd=self.fds[1])  # the last batch was cut off
-        self.all()
 
     def write(self, number: int, *, sync: bool = False) -> None:
         fd = os.open(self.names[number], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.fds[0])
@@ -196,20 +187,19 @@ class _Files:
         os.unlink(self.names[number], dir_fd=self.fds[0])
 
 
-FILES: Mapping[str, tuple[Callable[[_Files], None], Callable[[_Files, int], None]]] = {
-    "write": (_Files.none, _Files.write), "write, fsync": (_Files.none, partial(_Files.write, sync=True)),
-    "write, fsync, rename, fsync dir": (_Files.none, _Files.write_durably), "rename": (_Files.swap, _Files.replace),
-    "rename, RENAME_NOREPLACE": (_Files.swap, _Files.rename), "read (cached)": (_Files.all, _Files.read),
-    "unlink": (_Files.all, _Files.unlink),
+FILES: Mapping[str, tuple[bool, Callable[[_Files, int], None]]] = {
+    "write": (False, _Files.write), "write, fsync": (False, partial(_Files.write, sync=True)),
+    "write, fsync, rename, fsync dir": (False, _Files.write_durably), "rename": (True, _Files.replace),
+    "rename, RENAME_NOREPLACE": (True, _Files.rename), "read (cached)": (True, _Files.read), "unlink": (True, _Files.unlink),
 }  # fmt: skip
-"""Operations with files: how each batch is prepared, and the step."""
+"""Operations with files: True if they need all files, and the step."""
 
 
 def run_files(name: str, folder: str, until: int) -> Measured:
     """Does one thing with files again and again."""
     files = _Files(folder)
-    prepare, step = FILES[name]
-    return _timed(partial(prepare, files), partial(step, files), until)
+    full, step = FILES[name]
+    return _timed(partial(files.prepare, full), partial(step, files), until)
 
 
 _Calls = tuple[Callable[[], object], Callable[[], object]]
@@ -318,7 +308,7 @@ def run_reader(folder: str, durable: bool, until: int) -> Measured:
 _PATIENCE = 60.0
 """Seconds that a worker may take longer than its run."""
 _LEAD = 0.02
-"""Seconds from the last ``ready`` to the moment at which all begin."""
+"""Seconds from when the first hears of its job to the moment at which all begin."""
 _TICK = 0.1
 
 Job = Callable[[int], Measured]
@@ -326,18 +316,17 @@ Job = Callable[[int], Measured]
 
 
 def work(pipe: Connection, parent: int) -> None:
-    """Does the jobs that arrive on ``pipe`` with their seconds: for each it sends ``ready``, receives the moment to begin (ns of
-    the monotonic clock), and sends an ``Answer``, or in words why there is none. Ends with its parent."""
+    """Says that it is there, then does the jobs that arrive on ``pipe`` with the moments of their begin and end (ns of the
+    monotonic clock): for each it sends an ``Answer``, or in words why there is none. Ends with its parent."""
     if not end_with_parent(signal.SIGKILL, parent):
         return
+    pipe.send("ready")
     with suppress(EOFError):
         while True:
-            job, seconds = pipe.recv()
-            pipe.send("ready")
-            begin = pipe.recv()
+            job, begin, end = pipe.recv()
             try:
                 time.sleep(max(0.0, (begin - time.monotonic_ns()) / 1e9))
-                done = job(begin + int(seconds * 1e9))
+                done = job(end)
                 times, delivered = (Counter(map(rounded, part)) for part in (done.times, done.delivered))
                 pipe.send(Answer(done.seconds, times, delivered))
             except Exception as error:  # noqa: BLE001  the parent reports it, with the name of the run
@@ -357,38 +346,36 @@ class Pool:
         context = get_context("spawn")
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is not meant for them
         try:
-            for _ in range(size):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=work, args=(theirs, os.getpid()), daemon=True)
-                process.start()
-                theirs.close()
-                self._workers.append((process, ours))
+            try:
+                for _ in range(size):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=work, args=(theirs, os.getpid()), daemon=True)
+                    process.start()
+                    theirs.close()
+                    self._workers.append((process, ours))
+            finally:
+                signal.signal(signal.SIGINT, heard)
+            for worker in self._workers:
+                self._answer(worker, _PATIENCE)
         except BaseException:
             self.close()
             raise
-        finally:
-            signal.signal(signal.SIGINT, heard)
 
     def run(self, jobs: Sequence[Job], seconds: float) -> list[Answer]:
         """Has a worker do each of the jobs, all from the same moment on for ``seconds``. Raises ``BenchFailed``."""
-        workers = self._workers[: len(jobs)]
-        for worker, job in zip(workers, jobs, strict=True):
-            self._exchange(worker, _PATIENCE, (job, seconds))
         begin = time.monotonic_ns() + int(_LEAD * 1e9)
-        for _, pipe in workers:
-            pipe.send(begin)
-        answers = [self._exchange(worker, seconds + _PATIENCE) for worker in workers]
+        for (_, pipe), job in zip(self._workers, jobs, strict=False):
+            with suppress(ConnectionError):  # it ended, as its answer will show
+                pipe.send((job, begin, begin + int(seconds * 1e9)))
+        answers = [self._answer(worker, seconds + _PATIENCE) for worker in self._workers[: len(jobs)]]
         if failed := [answer for answer in answers if isinstance(answer, str)]:
             raise BenchFailed(failed[0])
         return answers
 
-    def _exchange(self, worker: tuple[BaseProcess, Connection], patience: float, word: object = None) -> Any:
-        """Sends a worker ``word``, unless that is None, and returns its answer."""
+    def _answer(self, worker: tuple[BaseProcess, Connection], patience: float) -> Any:
         process, pipe = worker
         end = time.monotonic() + patience
         try:
-            if word is not None:
-                pipe.send(word)
             while not pipe.poll(_TICK):
                 self._tick()
                 if time.monotonic() > end:

@@ -57,23 +57,29 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     failed = False
     section: list[Figure] = []
     line = ProgressLine(terminal, "bench", hint="Ctrl-C stops and cleans up")
+
+    def show() -> None:
+        line.close()
+        terminal.out_each(map(_as_json, section) if args.json else _table(section))
+        terminal.flush()
+        section.clear()
+
     with interrupted_by_signals() as received:
         try:
             with line, closing(measure(parent, seconds, line.share)) as figures:
                 for figure in figures:
                     failed = failed or bool(figure.error) or figure.exclusive is False
-                    if args.json or (section and figure.run.section != section[-1].run.section):
-                        line.close()
-                        _print([figure] if args.json else section, args.json, terminal)
-                        section = []
-                    if not args.json:
-                        section.append(figure)
+                    if section and figure.run.section != section[-1].run.section:
+                        show()
+                    section.append(figure)
+                    if args.json:
+                        show()
         except KeyboardInterrupt:
-            _print(section, args.json, terminal)
+            show()
             if not received or received[0] == signal.SIGINT:
                 raise
             return 128 + received[0]
-    _print(section, args.json, terminal)
+    show()
     return 1 if failed else 0
 
 
@@ -121,11 +127,6 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
         terminal.out(f"spooltop bench {escape(path)}: {kind}, Linux {system.release}, {os.cpu_count()} CPUs")
         terminal.out(f"about {seconds:g} s; at most {count(FILES_AT_MOST)} files and {size(BYTES_AT_MOST)}, removed at the end,")
         terminal.out(f"in a hidden directory in {escape(parent)}")
-    terminal.flush()
-
-
-def _print(figures: Sequence[Figure], as_json: bool, terminal: Terminal) -> None:
-    terminal.out_each(map(_as_json, figures) if as_json else _table(figures))
     terminal.flush()
 
 
