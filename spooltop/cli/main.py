@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.text import escape
 
-from .context import INTERRUPTED, Context, Dashboard, Opener, targets_of, watching
+from .context import Context, Dashboard, Opener, targets_of, watching
 from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command
 from .terminal import OutputFailed, Terminal
 
@@ -97,9 +98,11 @@ def run(
     except BrokenPipeError:
         _leave_stdout(terminal)  # the reader of our output has seen enough
         return BROKEN_PIPE
-    except KeyboardInterrupt:
-        terminal.err("")
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        number: int = interrupt.args[0] if interrupt.args else signal.SIGINT
+        if number == signal.SIGINT:
+            terminal.err("")
+        return 128 + number
     except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
         is_traced = _debug(terminal)
         if isinstance(error, OutputFailed):

@@ -95,20 +95,18 @@ def signals_received(*numbers: int, once: bool = False) -> Iterator[list[int]]:
 
 
 @contextmanager
-def interrupted_by_signals() -> Iterator[list[int]]:
-    """Lets SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` once, so that everything is cleaned up; the next ones are
-    ignored until that is done."""
-    received: list[int] = []
+def interrupted_by_signals() -> Iterator[None]:
+    """Lets SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` with their number once, so that everything is cleaned up; the
+    next ones are ignored until that is done."""
     which = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def stop(number: int) -> None:
-        received.append(number)
         for one in which:
             signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
 
     with signals_to(stop, *which):
-        yield received
+        yield
 
 
 _ASCII = str.maketrans(

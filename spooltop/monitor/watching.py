@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
-from types import FrameType
-from typing import Protocol
+from typing import Protocol, Self
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
+from spooltop.model.closing import Closing
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import OperationRecord
 
@@ -66,7 +64,7 @@ class OperationFeed:
             self._due = ended + _RESTS * (ended - began)
 
 
-class Watching:
+class Watching(Closing):
     """Watches ``targets``, which ``opened`` opens, for their sinks. A target without changes is looked at again after ``again``
     seconds, or after ``soon`` where that costs little: no change of a directory tells that a process has ended.
     ``spent`` measures what this thread has used of a processor."""
@@ -84,7 +82,6 @@ class Watching:
         self._asked: SimpleQueue[None] = SimpleQueue()  # unlike Event.set, its put is safe in a signal handler amid a wait for it
         self._stop = threading.Event()
         self._controls: dict[str, Control] = {}
-        self._lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, args=pair, name=f"watch {pair[0]}", daemon=True) for pair in targets.items()
         ]
@@ -101,9 +98,12 @@ class Watching:
         if errors:
             raise errors[0]
 
-    def start(self) -> None:
+    def start(self) -> Self:
         for thread in self._threads:
             thread.start()
+        return self
+
+    __enter__ = start
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until ``stop`` is called, at most ``seconds``; True if it was."""
@@ -125,9 +125,7 @@ class Watching:
     def close(self) -> None:
         """Ends all threads, and waits for them."""
         self._stop.set()
-        with self._lock:
-            controls = list(self._controls.values())
-        for control in controls:
+        for control in list(self._controls.values()):
             control.wake()
         end = time.monotonic() + _STOPPED_WITHIN
         for thread in self._threads:
@@ -137,41 +135,14 @@ class Watching:
         while not self._stop.is_set():
             try:
                 with self._opened(target) as control:
-                    self._look_on(target, control, sink)
+                    self._controls[target] = control
+                    while not self._stop.is_set():
+                        began, spent = time.monotonic(), self._spent()
+                        snapshot = control.look()
+                        sink.look(control, snapshot, time.monotonic() - began)
+                        cost = len(self._threads) * (self._spent() - spent)
+                        if not self._stop.wait(self._busy):
+                            control.changes(min(self._again, max(self._soon, cost / _REST_SHARE)))
             except (SpooltopError, OSError) as error:
                 sink.failed(str(error), time.time())
                 self._stop.wait(self._again)
-
-    def _look_on(self, target: str, control: Control, sink: Sink) -> None:
-        with self._lock:
-            self._controls[target] = control
-        try:
-            while not self._stop.is_set():
-                began, spent = time.monotonic(), self._spent()
-                snapshot = control.look()
-                sink.look(control, snapshot, time.monotonic() - began)
-                cost = len(self._threads) * (self._spent() - spent)
-                if not self._stop.wait(self._busy):
-                    control.changes(min(self._again, max(self._soon, cost / _REST_SHARE)))
-        finally:
-            with self._lock:
-                del self._controls[target]
-
-
-@contextmanager
-def stopped_by_signals(watching: Watching) -> Iterator[Watching]:
-    """Starts ``watching`` if one of its targets can be opened, or else raises why not; SIGTERM and SIGINT stop it, and all its
-    threads have ended then."""
-    watching.require_one()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        watching.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    watching.start()
-    try:
-        yield watching
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        watching.close()

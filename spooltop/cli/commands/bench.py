@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
@@ -64,7 +63,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
         terminal.flush()
         section.clear()
 
-    with interrupted_by_signals() as received:
+    with interrupted_by_signals():
         try:
             with line, closing(measure(parent, seconds, line.share)) as figures:
                 for figure in figures:
@@ -76,9 +75,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
                         show()
         except KeyboardInterrupt:
             show()
-            if not received or received[0] == signal.SIGINT:
-                raise
-            return 128 + received[0]
+            raise
     show()
     return 1 if failed else 0
 

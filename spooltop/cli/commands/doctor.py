@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from collections.abc import Iterable, Iterator, Sequence
 
 from spooltop.errors import UsageError
@@ -32,14 +31,9 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     watch = 0.0 if args.watch is None else parse_age(args.watch)
     if args.watch is not None and not 0 < watch <= _LONGEST:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")
-    with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals() as received:
-        try:
-            with while_waiting(terminal, "doctor", control.current_step):
-                found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
-        except KeyboardInterrupt:
-            if received in ([], [signal.SIGINT]):
-                raise
-            return 128 + received[0]
+    with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals():
+        with while_waiting(terminal, "doctor", control.current_step):
+            found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
     if args.json:
         lines: Iterable[str] = map(_as_json, found)
     elif terminal.out_is_terminal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 from argparse import Namespace
@@ -16,10 +17,10 @@ from spooltop.errors import SpooltopError
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
-from spooltop.monitor.watching import OperationFeed, Watching, stopped_by_signals
+from spooltop.monitor.watching import OperationFeed, Watching
 
 from ..context import Context, targets_of
-from ..terminal import Terminal, dumps
+from ..terminal import Terminal, dumps, signals_to
 
 _MOST_OPERATIONS = 100
 _SOON, _AGAIN = 0.5, 5.0
@@ -37,7 +38,8 @@ def events(args: Namespace, context: Context) -> int:
     told = _Told(context.terminal, not args.json, runner, lambda: watching.stop())
     sinks = {name: _Sink(TargetEvents(name), told) for name in names}
     watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON)
-    with stopped_by_signals(watching):
+    watching.require_one()
+    with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
         watching.wait()
     if runner is not None:
         runner.close()

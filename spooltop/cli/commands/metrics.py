@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from argparse import Namespace
 from functools import partial
@@ -13,11 +14,11 @@ from msgspec.structs import replace
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.units import parse_age
 from spooltop.monitor.metrics import Metrics, TargetMetrics, dashboard
-from spooltop.monitor.watching import Watching, stopped_by_signals
+from spooltop.monitor.watching import Watching
 from spooltop.run_each import run_each
 
 from ..context import PATIENCE, Context, targets_of
-from ..terminal import dumps
+from ..terminal import dumps, signals_to
 
 _LOOPBACK = "127.0.0.1"
 _IDLE = 10.0
@@ -38,7 +39,9 @@ def metrics(args: Namespace, context: Context) -> int:
     every = parse_age(args.every)
     if every < 1:
         raise UsageError(f"--every {args.every} is under a second", advice="as in --every 15s")
-    with stopped_by_signals(Watching(targets, partial(context.control, args, watch=True))) as watching:
+    watching = Watching(targets, partial(context.control, args, watch=True))
+    watching.require_one()
+    with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
         if args.listen is not None:
             _serve(found, *address(args.listen), watching, context)
         else:
