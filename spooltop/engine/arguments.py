@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
 from spooltop.errors import Closed, UsageError
 
@@ -13,6 +13,9 @@ from .names import LATEST
 
 MAX_ATTEMPTS = 10
 """Attempts after which a release, a requeue and a recover reject instead."""
+
+
+Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
 
 
 # Replacements for the parts of a closed object.
@@ -124,3 +127,10 @@ def microseconds(what: str, value: object) -> int:
     if not math.isfinite(value):
         raise UsageError(f"{what} takes epoch seconds, not {value}")
     return int(value * 1e6)
+
+
+def check_data(data: object) -> None:
+    """Raises ``TypeError`` unless the value is ``Data``."""
+    if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
+        hint = ": encode it, as in data.encode()" if isinstance(data, str) else ""
+        raise TypeError(f"data: a message is bytes or a binary file, not {type(data).__name__}{hint}")

@@ -22,8 +22,7 @@ from spooltop.model.vocabulary import Owner, Verdict
 
 from .dirs import SpoolDirs
 from .names import in_cur
-from .system.file_locks import OFD_LOCKS
-from .system.files import Files, closing, mode_like, open_regular, remove_name
+from .system.files import OFD_LOCKS, Files, closing, mode_like, open_regular, remove_name
 from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 
 CONSUMERS = "consumers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from queue import Empty
@@ -16,17 +17,16 @@ from spooltop.model.look.observation import Pause
 from spooltop.model.queue import Guarantee, QueueIdentity
 from spooltop.model.vocabulary import LIVE, Box
 
-from .arguments import MAX_ATTEMPTS, AfterClose, absolute_path, check_clock, check_number, check_seconds, microseconds
+from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
 from .consuming.consumer import Claim, Consumer
 from .consuming.recovery import recover
-from .consuming.waiting import ArrivalWatch, ClaimWaiter
+from .consuming.waiting import ArrivalWatch
 from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
 from .dirs import SpoolDirs
 from .mail import refuse_mail
 from .pausing import read_pause
 from .presence import ANY_MACHINE, check_hosts
 from .producing.producer import MessageId, Producer
-from .producing.tmp_writer import Data
 from .system.files import Files, closing
 from .system.host import iterated_by, tell_in_children, this_machine
 from .system.syscalls import advice, translate, translating
@@ -34,9 +34,6 @@ from .system.syscalls import advice, translate, translating
 if TYPE_CHECKING:
     from .consuming.mover import SpoolMover
 
-
-# The lifetime of a spool: its directory is created, its parts are opened and closed, also amid calls of other threads, forks
-# and pickling.
 
 def make(root: str, files: Files, *, durable: bool) -> None:
     """Creates the directory and its boxes, as far as they are missing; new boxes get the owner of the directory. Raises
@@ -88,9 +85,35 @@ def open_dirs(path: str, files: Files) -> SpoolDirs:
     return dirs
 
 
-class SpoolLifetime(Closing):
-    """Lifetime of a spool: its parts are opened together and closed together. ``Spool`` explains the arguments. A forked child,
-    and a process that unpickles one, get a presence of their own."""
+class Spool(Closing):
+    """A directory with the boxes ``tmp``, ``new`` and ``cur``.
+
+    ``durable``: a put and an ack survive power loss when they return; False keeps every other guarantee. ``max_attempts``: number
+    of attempts before a message is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key; None: for ever,
+    with a small file for each. ``lock_timeout``: seconds that ``put(id=…)`` waits for another put of that id; None: for ever.
+    ``as_spool`` also opens a directory that looks like a mail folder. ``hosts="this-machine"`` declares that no other machine
+    ever mounted the spool: then a free presence lock from before a restart proves that the holder is gone even if host names and
+    machine ids change (containers). ``files``, ``clock`` (epoch seconds) and ``host`` give access to the system.
+
+    All threads of a process may share one object, including threads that wait: each of them calls ``claim`` or iterates over its
+    own ``claims()``. After ``close`` every method raises ``Closed``, also in threads that wait; calls in progress in other
+    threads end normally. Only ``close`` and ``wake`` then do nothing.
+
+    Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Spool.create(folder + "/jobs") as spool:
+    ...         ids = spool.put_many([b"one", b"two", b"three"], source="import")
+    ...         for claim in spool.claims():
+    ...             with claim:
+    ...                 print(claim.data, claim.source, claim.attempt)
+    ...         spool.depth()
+    b'one' import 1
+    b'two' import 1
+    b'three' import 1
+    0
+    """
 
     _closed = True  # until it is open
 
@@ -124,13 +147,16 @@ class SpoolLifetime(Closing):
         }  # fmt: skip
         self._recovering = threading.Lock()
         self._ending = threading.Lock()
+        self._watch: ArrivalWatch | None = None
+        """Watch of ``new`` that all threads share which wait; every asynchronous iterator has its own."""
+        self._sharing = threading.Lock()
+        self._watches: weakref.WeakSet[ArrivalWatch] = weakref.WeakSet()
         self._dirs = open_dirs(self.path, files or Files())
         try:
             if not as_spool:
                 refuse_mail(self._dirs)
             self._producer = Producer(self._dirs, clock, self._host, key_window, lock_timeout)
             self._consumer = self._new_consumer()
-            self._waiter = ClaimWaiter(self._dirs, self._consumer, clock)
         except BaseException as error:
             try:
                 self._dirs.close()
@@ -140,7 +166,7 @@ class SpoolLifetime(Closing):
                 raise translate(error, self.path, "open") from error
             raise
         self._closed = False
-        tell_in_children(self, SpoolLifetime._forked)
+        tell_in_children(self, Spool._forked)
 
     def _new_consumer(self, moves_to: QueueIdentity | None = None) -> Consumer:
         return Consumer(
@@ -177,14 +203,16 @@ class SpoolLifetime(Closing):
         if self._closed or not self._ending.acquire(blocking=False):
             return
         self._closed = True
-        consumer, gone = self._consumer, AfterClose(self.path)
+        consumer = self._consumer
         # What is under way refers to what it uses: that goes when nothing does any more, and no descriptor before.
-        self._producer = self._consumer = self._dirs = cast("Any", gone)
+        self._producer = self._consumer = self._dirs = cast("Any", AfterClose(self.path))
         try:
             with translating(self.path, "close"):
                 consumer.close()
         finally:
-            self._waiter.close(gone)
+            self.wake()
+            with self._sharing:
+                self._watch = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the arguments with which the spool was opened; another process opens the directory again, with its own
@@ -202,39 +230,10 @@ class SpoolLifetime(Closing):
     def _forked(self) -> None:
         if not self._closed:
             self._producer.forked()
-            self._waiter.forked()
-            self._recovering = threading.Lock()  # a thread of the parent may hold it
-
-
-class Spool(SpoolLifetime):
-    """A directory with the boxes ``tmp``, ``new`` and ``cur``.
-
-    ``durable``: a put and an ack survive power loss when they return; False keeps every other guarantee. ``max_attempts``: number
-    of attempts before a message is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key; None: for ever,
-    with a small file for each. ``lock_timeout``: seconds that ``put(id=…)`` waits for another put of that id; None: for ever.
-    ``as_spool`` also opens a directory that looks like a mail folder. ``hosts="this-machine"`` declares that no other machine
-    ever mounted the spool: then a free presence lock from before a restart proves that the holder is gone even if host names and
-    machine ids change (containers). ``files``, ``clock`` (epoch seconds) and ``host`` give access to the system.
-
-    All threads of a process may share one object, including threads that wait: each of them calls ``claim`` or iterates over its
-    own ``claims()``. After ``close`` every method raises ``Closed``, also in threads that wait; calls in progress in other
-    threads end normally. Only ``close`` and ``wake`` then do nothing.
-
-    Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Spool.create(folder + "/jobs") as spool:
-    ...         ids = spool.put_many([b"one", b"two", b"three"], source="import")
-    ...         for claim in spool.claims():
-    ...             with claim:
-    ...                 print(claim.data, claim.source, claim.attempt)
-    ...         spool.depth()
-    b'one' import 1
-    b'two' import 1
-    b'three' import 1
-    0
-    """
+            self._recovering, self._sharing = threading.Lock(), threading.Lock()  # a thread of the parent may hold them
+            if self._watch is not None:
+                self._watch.close()  # the descriptors of the parent would wake both
+                self._watch = None
 
     @classmethod
     def create(
@@ -352,7 +351,7 @@ class Spool(SpoolLifetime):
         if timeout != 0:
             check_seconds("timeout", timeout)
         found = self._consumer.take(self)
-        return found if found is not None or timeout == 0 else self._waiter.wait(timeout, self)
+        return found if found is not None or timeout == 0 else self._wait(timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Claim:
         """Claims a message under the name and with the arguments of ``queue.Queue.get``: waits for ever by default, and raises
@@ -429,7 +428,7 @@ class Spool(SpoolLifetime):
         """
         check_seconds("timeout", timeout)
         forks, pid = self._consumer.forks, os.getpid()
-        while (claim := self._consumer.take(self) or (self._waiter.wait(timeout, self) if timeout != 0 else None)) is not None:
+        while (claim := self._consumer.take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
             if self._consumer.forks != forks:
@@ -454,12 +453,70 @@ class Spool(SpoolLifetime):
         b'a'
         b'b'
         """
-        return self._waiter.iterate(timeout, self)
+        check_seconds("timeout", timeout)
+        return self._claims_in_loop(timeout, self._consumer.forks, os.getpid())
+
+    async def _claims_in_loop(self, timeout: float | None, forks: int, pid: int) -> AsyncIterator[Claim]:
+        # A generator that is never iterated holds nothing: its watch begins at the first step, and is freed with the generator.
+        watch = ArrivalWatch(self._dirs.box(Box.NEW))
+        self._watches.add(watch)
+        ends = _end_of(timeout)
+        wakes = watch.wakes
+        while True:
+            if self._consumer.forks != forks:
+                raise iterated_by(pid, self.path)
+            claim = self._consumer.take(self)
+            if claim is not None:
+                yield claim
+                del claim  # one that the caller has dropped is not kept alive here
+                ends = _end_of(timeout)
+                continue
+            left = ends - time.monotonic()
+            if left <= 0 or watch.wakes != wakes:
+                return
+            await watch.wait_in_loop(min(left, self._due_in()))
+            self._check_boxes()
+
+    def _wait(self, timeout: float | None) -> Claim | None:
+        """Waits up to ``timeout`` seconds (None: for ever) for a claim. None if none came, or if ``wake`` was called."""
+        with self._sharing:
+            if self._watch is None:
+                self._watch = ArrivalWatch(self._dirs.box(Box.NEW))
+            watch = self._watch
+        wakes = watch.wakes
+        ends = _end_of(timeout)
+        while True:
+            events = watch.events
+            found = self._consumer.take(self)  # after the watch began: what came before it is seen here
+            if found is not None or watch.wakes != wakes:
+                return found
+            left = ends - time.monotonic()
+            if left <= 0:
+                self._check_boxes()
+                return None
+            watch.wait(min(left, self._due_in()), events)
+            self._check_boxes()
+
+    def _due_in(self) -> float:
+        """Returns the seconds until a delayed message may be claimed, infinity if there is none; if the spool is paused, those
+        until it is checked again."""
+        paused = self._consumer.pause_due_in()
+        if paused is not None:
+            return paused
+        due = self._consumer.backlog.due()
+        return float("inf") if due is None else max(0.0, due - self._clock())
+
+    def _check_boxes(self) -> None:
+        """Raises ``Unreadable`` if a box was replaced by another directory."""
+        if swapped := self._dirs.swapped():
+            raise Unreadable(f"{swapped[0]} is now another directory or gone", path=self.path, advice="open the spool again")
 
     def wake(self) -> None:
         """Makes every waiting ``claim`` and ``aclaims`` return now. Safe in a signal handler, in any thread, and after
         ``close``."""
-        self._waiter.wake()
+        for watch in (self._watch, *list(self._watches)):
+            if watch is not None:
+                watch.wake()
 
     def ack_many(self, claims: Iterable[Claim]) -> None:
         """Acks all claims with one sync. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the
@@ -610,6 +667,10 @@ class Spool(SpoolLifetime):
         dirs = self._dirs
         own = dirs.private_dir()
         return [] if own is None else read(dirs.files, own, COUNTERS)
+
+
+def _end_of(timeout: float | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + timeout
 
 
 def _log_error(claim: Claim, error: Exception) -> None:

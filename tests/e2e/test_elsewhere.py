@@ -85,7 +85,7 @@ def test_the_names_are_hidden() -> None:
     code = (
         "import os, time, spooltop.engine.system.files, spooltop.engine.system.syscalls as calls\n"
         "names = [hasattr(os, 'eventfd'), hasattr(os, 'O_PATH'), hasattr(time, 'CLOCK_BOOTTIME'), os.path.exists('/proc/self')]\n"
-        "print(names, calls.HAS_INOTIFY, spooltop.engine.system.file_locks.OFD_LOCKS)"
+        "print(names, calls.HAS_INOTIFY, spooltop.engine.system.files.OFD_LOCKS)"
     )
     assert run(code) == "[False, False, False, False] False False\n"
 

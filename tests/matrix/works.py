@@ -410,10 +410,10 @@ WORKS: dict[str, Work] = {
     "recover of a hidden consumer": Work(spool(hidden), within(Spool.recover), recovered, plain=False),
     "move": Work(to_other(), move, moved, between=False),
     "move of what was claimed": Work(
-        to_other(move_cut_off("create", "tmp_writer.py")), move, moved, between=False, is_silent=True, plain=False
+        to_other(move_cut_off("create", "producer.py")), move, moved, between=False, is_silent=True, plain=False
     ),
     "move of what went back": Work(
-        to_other(move_cut_off("create", "tmp_writer.py"), back), move, moved, between=False, is_silent=True, plain=False
+        to_other(move_cut_off("create", "producer.py"), back), move, moved, between=False, is_silent=True, plain=False
     ),
     "move of what was put": Work(
         to_other(move_cut_off("unlink", "consumer.py")), move, moved, between=False, is_silent=True, plain=False

@@ -13,7 +13,7 @@ from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.presence import CONSUMERS, look
 from spooltop.engine.system import host
-from spooltop.engine.system.file_locks import OFD_LOCKS
+from spooltop.engine.system.files import OFD_LOCKS
 from spooltop.engine.system.host import PROC
 from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
 from spooltop.model.proc import parse_mounts

@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from spooltop.engine.system.file_locks import OFD_LOCKS
-from spooltop.engine.system.files import UNSUPPORTED, Files
+from spooltop.engine.system.files import OFD_LOCKS, UNSUPPORTED, Files
 from spooltop.engine.system.host import flock_holders
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
 from spooltop.model.closing import Closing

@@ -22,8 +22,7 @@ from spooltop.model.vocabulary import Action
 from ..context import Context
 from ..render import as_json, as_text
 from . import demo_dir
-from .process_group import Act, ProcessGroup
-from .scenario import LOGS, SETTINGS, SpoolScenario, begin
+from .scenario import LOGS, SETTINGS, Act, ProcessGroup, SpoolScenario, begin
 
 # Stages of the demo: a directory with a spool, or a server of its own with a stream.
 

@@ -23,8 +23,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
 from .demo_dir import STREAM, WORKING, socket_in
-from .process_group import Child, fork
-from .scenario import NEWEST, Acts, HeldMessage, OpenQueue, Scenario, row
+from .scenario import NEWEST, Acts, Child, HeldMessage, OpenQueue, Scenario, fork, row
 
 # The Redis or Valkey server of a demo: found, started on a socket in the demo's own directory, and ended with the demo.
 

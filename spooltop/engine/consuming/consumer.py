@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from types import TracebackType
-from typing import BinaryIO, NoReturn, TypeVar, cast
+from typing import Any, BinaryIO, NoReturn, TypeVar, cast
 from weakref import ref
 
 from spooltop.errors import ClaimLost, Closed, SpooltopError, UsageError
 from spooltop.model.queue import QueueClaim, QueueIdentity
 
-from ..arguments import AfterClose, check_seconds, check_text, closed
+from ..arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
 from ..dirs import OpenBoxes, SpoolDirs
 from ..mail import refuse_mail
-from ..names import LATEST, Name, in_cur, is_mail_name, parse, requeued_name
+from ..names import LATEST, MAX_NEW, Name, claimable, enqueued_us, in_cur, is_mail_name, not_before, parse, requeued_name
 from ..pausing import CHECK_EVERY, is_paused
 from ..presence import PresenceLock
-from ..producing.producer import IdGenerator
-from ..producing.tmp_writer import Data, SourceFailed, TmpWriter, check_data, not_regular
+from ..producing.producer import IdGenerator, SourceFailed, TmpWriter, not_regular
 from ..set_aside import reject
-from ..system.files import is_inode, open_regular, status_of
+from ..system.files import Files, is_inode, open_regular, status_of
 from ..system.host import is_its_child, tell_in_children
 from ..system.syscalls import translate
-from .backlog import Backlog
 
 _T = TypeVar("_T")
 _IRREGULAR = frozenset((errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO))
@@ -264,6 +264,163 @@ def warn_dropped(*ids: str) -> None:
     what = f"claim on {', '.join(map(repr, ids[:10]))} was dropped without ack, release or reject"
     warnings.warn(what, ResourceWarning, stacklevel=3)
 
+
+# Messages waiting in ``new``, oldest first, without a listing per message.
+# A listing fills a heap with the oldest names. The directory is listed again when the heap is empty, or when the listing has aged
+# and the directory has changed. A name is ordered by the time in it, else by its mtime, so that foreign names that sort first or
+# last by chance neither starve others nor are starved.
+
+LIMIT = 200_000
+"""Maximum number of names that are kept; about 25 MB; half as many for names that do not begin with a time."""
+_FUTURE = 1_000_000
+"""µs by which a time in a name may be ahead of the clock and still be believed."""
+_SETTLED_NS = 1_000_000_000
+"""An mtime younger than this at the listing proves nothing: another change may leave the same one."""
+
+
+class Backlog:
+    """Names waiting in ``new``. Not thread-safe. ``clock`` returns epoch seconds."""
+
+    def __init__(self, new: int, files: Files, clock: Callable[[], float], *, limit: int = LIMIT) -> None:
+        self._new = new
+        self._files = files
+        self._clock = clock
+        self._limit = limit
+        # Names that begin with a time sort as they are, the oldest last; the heap is for the others and for what comes back.
+        self._sorted: list[str] = []
+        self._heap: list[tuple[int, str]] = []
+        self._later: list[tuple[int, int, str]] = []
+        self._times: dict[str, int] = {}
+        self._delays: dict[str, int] = {}
+        self._listed_at: float | None = None
+        self._fresh_until = 0.0
+        self._seen: int | None = None
+        self.listings = 0
+        """Number of times the directory was listed."""
+
+    def pop(self) -> str | None:
+        """Removes the oldest name that may be claimed now from the backlog and returns it; None if there is none."""
+        names, heap = self._sorted, self._heap
+        if self._later or not (names or heap) or time.monotonic() >= self._fresh_until:
+            self._fill()
+            names, heap = self._sorted, self._heap
+        if not heap:
+            return names.pop() if names else None
+        if names and (int(names[-1][:16]), names[-1]) < heap[0]:
+            return names.pop()
+        return heappop(heap)[1]
+
+    def add(self, name: str) -> None:
+        """Adds a name that has just been put into ``new``, or back into it."""
+        self._place(name, int(self._clock() * 1e6))
+
+    def delay(self, name: str, until: int) -> None:
+        """Holds a name back in this process until ``until``, µs since the epoch: foreign names cannot carry it themselves."""
+        if len(self._delays) >= 4096:
+            now = int(self._clock() * 1e6)
+            self._delays = {name: until for name, until in self._delays.items() if until > now}
+        self._delays[name] = until
+
+    def due(self) -> float | None:
+        """Epoch seconds at which the next delayed name may be claimed; None if there are none."""
+        return self._later[0][0] / 1e6 if self._later else None
+
+    def clear(self) -> None:
+        """Forgets the listing."""
+        self._sorted.clear()
+        self._heap.clear()
+        self._later.clear()
+        self._listed_at = None
+        self._fresh_until = 0.0
+        self._seen = None
+
+    def _fill(self) -> None:
+        if self._later:
+            now = int(self._clock() * 1e6)
+            while self._later and self._later[0][0] <= now:
+                _, us, name = heappop(self._later)
+                heappush(self._heap, (us, name))
+        if self._listed_at is not None:
+            if (self._sorted or self._heap) and time.monotonic() < self._fresh_until:
+                return
+            if self._seen is not None and self._files.fstat(self._new).st_mtime_ns == self._seen:
+                return
+        self._list()
+
+    def _list(self) -> None:
+        started = time.monotonic()
+        before = self._files.fstat(self._new).st_mtime_ns
+        now = int(self._clock() * 1e6)
+        settled = time.time_ns() - before > _SETTLED_NS
+        known, self._times = self._times, {}
+        self._heap, self._later = [], []
+        self._sorted.clear()  # before the listing: both at once would take twice the memory
+        names: list[str] = []
+        delays, most = self._delays, self._limit + max(1, self._limit // 4)
+        whole = True
+        future = cut = f"{now + _FUTURE:016d}"
+        for found in self._files.regular(self._new):
+            for name in found:
+                if name[16:18] == ".P" and name < future and name[:16].isdecimal() and ",t=" not in name:
+                    if name >= cut:
+                        continue  # younger than all that are kept
+                    if len(name) <= MAX_NEW and name.isascii() and not (delays and name in delays):
+                        names.append(name)
+                        continue
+                if name[0] == "." or not claimable(name):
+                    continue
+                if name in known:
+                    self._times[name] = known[name]
+                self._place(name, now, list.append)
+            if len(names) >= most:
+                names.sort()
+                cut = names[self._limit]
+                del names[self._limit :]
+            if len(self._heap) >= most // 2 + 1:  # each takes more than twice the memory, with its time beside it
+                self._heap.sort()
+                del self._heap[self._limit // 2 + 1 :]
+                self._times = {name: self._times[name] for _, name in self._heap if name in self._times}
+                cut = min(cut, f"{max(self._heap[-1][0], 0):016d}")
+            if len(self._later) >= most:
+                self._later.sort()
+                del self._later[self._limit :]
+                whole = False
+        if cut != future:  # what was left out is younger than what is kept, of either sort
+            names = [name for name in names if name < cut]
+            self._heap = [(us, name) for us, name in self._heap if us <= int(cut[:16])]
+        names.sort(reverse=True)
+        self._sorted = names
+        self._heap.sort()  # a sorted list is a heap
+        self._later.sort()
+        self._seen = before if settled and whole and cut == future else None
+        self._fresh_until = started + max(1.0, 20 * (time.monotonic() - started))
+        self._listed_at = started
+        self.listings += 1
+
+    def _place(self, name: str, now: int, put: Callable[[list[Any], Any], None] = heappush) -> None:
+        us = enqueued_us(name)
+        if us is None or us > now + _FUTURE:
+            us = self._by_mtime(name, now)
+            if us is None:
+                return
+        until = not_before(name) or self._delays.get(name, 0)
+        if until > now:
+            put(self._later, (until, us, name))
+        else:
+            put(self._heap, (us, name))
+
+    def _by_mtime(self, name: str, now: int) -> int | None:
+        us = self._times.get(name)
+        if us is None:
+            found = status_of(self._files, name, self._new)
+            if found is None or not stat.S_ISREG(found.st_mode):
+                return None
+            # Never later than when it was first seen: a time in the future would keep it last for ever.
+            us = self._times[name] = min(found.st_mtime_ns // 1000, now)
+        return us
+
+
+# The consumer itself.
 
 class Consumer:
     """Claims of one process on one spool, under one token at a time. Mail is not claimed, unless ``as_spool``. Thread-safe,

@@ -26,39 +26,32 @@ class SpoolMover(Closing):
 
     def __init__(self, dirs: SpoolDirs, consumer: Consumer, clock: Callable[[], float], hosts: str) -> None:
         self._dirs = dirs
+        self._files, self._cur = dirs.files, dirs.box(Box.CUR)
         self._consumer = consumer
         self._clock = clock
         self._hosts = hosts
 
     def counts(self) -> QueueCounts:
-        with translating(self._dirs.path, "move"):
-            return self._counts()
-
-    def _counts(self) -> QueueCounts:
-        dirs, now = self._dirs, int(self._clock() * 1e6)
-        ready = delayed = unclaimable = 0
-        for names in dirs.files.regular(dirs.box(Box.NEW)):
-            for name in names:
-                if name.startswith("."):
-                    continue
-                if not claimable(name):
-                    unclaimable += 1
-                elif (not_before(name) or 0) > now:
-                    delayed += 1
-                else:
-                    ready += 1
-        tokens = Counter(parse(name, claimed=True).token for name in dirs.files.list(dirs.box(Box.CUR)) if name[0] != ".")
+        now = int(self._clock() * 1e6)
+        waiting: Counter[str] = Counter()
         claimed: Counter[Verdict] = Counter()
-        claimed[Verdict.UNKNOWN] += tokens.pop(None, 0)  # of other programs
-        tokens.pop(self._consumer.token, None)
-        vantage = HostView.of(dirs, self._hosts)
-        for token, count in tokens.items():
-            presence = look(dirs, token or "")
-            verdict = judge(presence, vantage)[0]
-            if presence.moves_to is None or verdict is not Verdict.DEAD:
-                claimed[verdict] += count
+        with translating(self._dirs.path, "move"):
+            for names in self._files.regular(self._dirs.box(Box.NEW)):
+                for name in names:
+                    if name[0] != ".":
+                        ready = "delayed" if (not_before(name) or 0) > now else "ready"
+                        waiting[ready if claimable(name) else "unclaimable"] += 1
+            tokens = Counter(parse(name, claimed=True).token for name in self._files.list(self._cur) if name[0] != ".")
+            claimed[Verdict.UNKNOWN] += tokens.pop(None, 0)  # of other programs
+            tokens.pop(self._consumer.token, None)
+            vantage = HostView.of(self._dirs, self._hosts)
+            for token, count in tokens.items():
+                presence = look(self._dirs, token or "")
+                verdict = judge(presence, vantage)[0]
+                if presence.moves_to is None or verdict is not Verdict.DEAD:
+                    claimed[verdict] += count
         running, dead, unknown = (claimed[one] for one in (Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN))
-        return QueueCounts(ready, delayed, unclaimable, running, dead, unknown)
+        return QueueCounts(running=running, dead=dead, unknown=unknown, **waiting)
 
     def interrupted(self) -> Sequence[InterruptedMove]:
         with translating(self._dirs.path, "move"):
@@ -66,18 +59,20 @@ class SpoolMover(Closing):
             if consumers is None:
                 return ()
             vantage = HostView.of(self._dirs, self._hosts)
-            looked = {token: look(self._dirs, token) for token in self._dirs.files.list(consumers) if token[0] != "."}
-            movers = {token: found.moves_to for token, found in looked.items() if found.moves_to is not None}
-            dead = [token for token in movers if judge(looked[token], vantage)[0] is Verdict.DEAD]
-            unreadable = {token for token, found in looked.items() if found.state == "unreadable"}
+            looked = {token: look(self._dirs, token) for token in self._files.list(consumers) if token[0] != "."}
+            dead = {
+                token: found.moves_to for token, found in looked.items()
+                if found.moves_to is not None and judge(found, vantage)[0] is Verdict.DEAD
+            }  # fmt: skip
             claims: dict[str, list[tuple[str, str]]] = {token: [] for token in dead}
-            for name in self._dirs.files.list(self._dirs.box(Box.CUR)) if dead or unreadable else ():
+            unreadable = {token for token, found in looked.items() if found.state == "unreadable"}
+            for name in self._files.list(self._cur) if dead or unreadable else ():
                 parsed = parse(name, claimed=True)
                 if parsed.token in unreadable:  # perhaps a killed move has put it already
                     raise Unreadable(f"who holds {escape(name)} cannot be read", path=self._dirs.path, advice="try again")
                 if parsed.token in claims:
                     claims[parsed.token].append((name, _key(parsed)))
-            return [InterruptedMove(f"move:{token}", movers[token], claims[token]) for token in dead]
+            return [InterruptedMove(f"move:{token}", target, claims[token]) for token, target in dead.items()]
 
     def claim(self) -> Claim | None:
         claim = self._consumer.take()
@@ -101,19 +96,18 @@ class SpoolMover(Closing):
 
     def _is_back(self, name: str) -> bool:
         """Completes a way back to ``new`` that was cut off between two names of the file."""
-        files, cur = self._dirs.files, self._dirs.box(Box.CUR)
-        found = status_of(files, name, cur)
+        found = status_of(self._files, name, self._cur)
         if found is None:
             return True
         parsed = parse(name, claimed=True)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not has_other_name(self._dirs, parsed, found.st_ino):
             return False
-        files.unlink(name, cur)
+        self._files.unlink(name, self._cur)
         return True
 
     def discard(self, name: str) -> None:
         with translating(self._dirs.path, "move"):
-            if remove_name(self._dirs.files, name, self._dirs.box(Box.CUR)):  # else somebody was quicker, and found the same
+            if remove_name(self._files, name, self._cur):  # else somebody was quicker, and found the same
                 self._consumer.sync_claims()
 
     def key(self, claim: Claim) -> str:
@@ -133,9 +127,9 @@ class SpoolMover(Closing):
         token = move.mover.rpartition(":")[2]
         with translating(self._dirs.path, "move"):
             consumers = self._dirs.private_dir(CONSUMERS)
-            held = any(f",c={token}." in name for name in self._dirs.files.list(self._dirs.box(Box.CUR)))
+            held = any(f",c={token}." in name for name in self._files.list(self._cur))
             if consumers is not None and not held:
-                remove_name(self._dirs.files, token, consumers)
+                remove_name(self._files, token, consumers)
 
     def close(self) -> None:
         with translating(self._dirs.path, "close"):

@@ -10,18 +10,9 @@ import os
 import select
 import threading
 import time
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, cast
+from collections.abc import Iterable
 
-from spooltop.errors import Unreadable
-from spooltop.model.vocabulary import Box
-
-from ..arguments import AfterClose, check_seconds
-from ..dirs import SpoolDirs
-from ..system.host import iterated_by
 from ..system.syscalls import inotify_add_watch, inotify_init
-from .consumer import Claim, Consumer
 
 LONGEST = 2.0
 """Longest single wait, in seconds, with inotify."""
@@ -148,112 +139,3 @@ def _inotify(dir_fd: int) -> int | None:
         os.close(fd)
         return None
     return fd
-
-
-def _end_of(timeout: float | None) -> float:
-    return float("inf") if timeout is None else time.monotonic() + timeout
-
-
-# Waiting for a claim: in threads, in event loops, and until somebody calls ``wake``.
-
-class ClaimWaiter:
-    """Waits until ``consumer`` gets a claim. Threads share one watch of ``new``; every asynchronous iterator has its own.
-
-    ``keep`` is an object that must live as long as the claim. After ``close`` every method but ``wake`` raises ``Closed``, also
-    in threads that wait.
-    """
-
-    def __init__(self, dirs: SpoolDirs, consumer: Consumer, clock: Callable[[], float]) -> None:
-        self._dirs = dirs
-        self._consumer = consumer
-        self._clock = clock
-        self._shared: ArrivalWatch | None = None
-        self._sharing = threading.Lock()
-        self._own: weakref.WeakSet[ArrivalWatch] = weakref.WeakSet()
-
-    def wait(self, timeout: float | None, keep: object) -> Claim | None:
-        """Waits up to ``timeout`` seconds (None: for ever) for a claim. None if none came, or if ``wake`` was called."""
-        check_seconds("timeout", timeout)
-        with self._sharing:
-            watch = self._shared
-            if watch is None:
-                watch = self._shared = ArrivalWatch(self._dirs.box(Box.NEW))
-        wakes = watch.wakes
-        ends = _end_of(timeout)
-        while True:
-            events = watch.events
-            found = self._consumer.take(keep)  # after the watch began: what came before it is seen here
-            if found is not None or watch.wakes != wakes:
-                return found
-            left = ends - time.monotonic()
-            if left <= 0:
-                self.check_boxes()
-                return None
-            watch.wait(min(left, self.due_in()), events)
-            self.check_boxes()
-
-    def iterate(self, timeout: float | None, keep: object) -> AsyncIterator[Claim]:
-        """Yields claims in an event loop; ends if none came for ``timeout`` seconds (None: never), or after ``wake``."""
-        check_seconds("timeout", timeout)
-        forks, pid = self._consumer.forks, os.getpid()
-
-        def take() -> Claim | None:
-            if self._consumer.forks != forks:
-                raise iterated_by(pid, self._dirs.path)
-            return self._consumer.take(keep)
-
-        return self._claims_in_loop(take, timeout)
-
-    async def _claims_in_loop(self, take: Callable[[], Claim | None], timeout: float | None) -> AsyncIterator[Claim]:
-        # A generator that is never iterated holds nothing: its watch begins at the first step, and is freed with the generator.
-        watch = ArrivalWatch(self._dirs.box(Box.NEW))
-        self._own.add(watch)
-        ends = _end_of(timeout)
-        wakes = watch.wakes
-        while True:
-            claim = take()
-            if claim is not None:
-                yield claim
-                del claim  # one that the caller has dropped is not kept alive here
-                ends = _end_of(timeout)
-                continue
-            left = ends - time.monotonic()
-            if left <= 0 or watch.wakes != wakes:
-                return
-            await watch.wait_in_loop(min(left, self.due_in()))
-            self.check_boxes()
-
-    def due_in(self) -> float:
-        """Returns the seconds until a delayed message may be claimed, infinity if there is none; if the spool is paused, those
-        until it is checked again."""
-        paused = self._consumer.pause_due_in()
-        if paused is not None:
-            return paused
-        due = self._consumer.backlog.due()
-        return float("inf") if due is None else max(0.0, due - self._clock())
-
-    def check_boxes(self) -> None:
-        """Raises ``Unreadable`` if a box was replaced by another directory."""
-        if swapped := self._dirs.swapped():
-            what = f"{swapped[0]} is now another directory or gone"
-            raise Unreadable(what, path=self._dirs.path, advice="open the spool again")
-
-    def wake(self) -> None:
-        """Ends all waits now. Safe in a signal handler and in any thread."""
-        for watch in (self._shared, *list(self._own)):
-            if watch is not None:
-                watch.wake()
-
-    def close(self, gone: AfterClose) -> None:
-        """Puts ``gone`` in place of the parts that are closed, and ends all waits."""
-        self._dirs = self._consumer = cast("Any", gone)
-        self.wake()
-        with self._sharing:
-            self._shared = None
-
-    def forked(self) -> None:
-        """Forgets the watch in a forked child: the descriptors of the parent would wake both."""
-        self._sharing = threading.Lock()  # a thread of the parent may hold it
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
 
-from spooltop.engine.arguments import MAX_ATTEMPTS, check_bytes, check_number, check_seconds, check_text
+from spooltop.engine.arguments import MAX_ATTEMPTS, Data, check_bytes, check_data, check_number, check_seconds, check_text
 from spooltop.engine.consuming.waiting import nonblocking_pipe
 from spooltop.engine.pausing import pause_from
 from spooltop.engine.producing.producer import MessageId
-from spooltop.engine.producing.tmp_writer import Data, check_data
 from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model.closing import Closing
