@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import glob
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,21 +21,28 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from .backends.registry import identify, lock_source
 from .engine.arguments import closed
-from .errors import Closed, Refused
-from .model.backend import OpenAs, command_for
+from .errors import Closed, Refused, UsageError
+from .model.backend import LockSource, OpenAs, OpenedOperator, OpenSettings, SideWatch, command_for
+from .model.cursors import Poll, cursor_fields
 from .model.filters.selection import Selection
 from .model.look.locks import Holders
-from .model.look.snapshot import Snapshot
+from .model.look.observation import Observation
+from .model.look.snapshot import Problem, Severity, Snapshot
 from .model.operations.plan import Item, OperationRecord, Plan, Result
 from .model.operations.results import AuditTrail, TrackedMessage
-from .model.protocols import KeptView, Listing, ListProgress, ListQuery
+from .model.protocols import KeptView, Listing, ListProgress, ListQuery, Reader
+from .model.redact import Redactor
 from .model.row import Payload
-from .model.target import has_scheme
+from .model.target import Target, has_scheme
 from .model.text import escape
 from .model.vocabulary import Action, Json, Key
-from .opening import ControlParts, open_parts
+from .observe.observer import Observer, redacted
+from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
+from .observe.thresholds import Thresholds
 from .run_each import call_watched
+from .settings import Settings, SettingsFiles, from_environ, load
 
 if TYPE_CHECKING:
     from .model.look.consumers import ConsumerList
@@ -113,29 +122,45 @@ _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
 
 
-class Control:
+class Control(Struct, eq=False, dict=True):
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
-    or that of a further backend. ``labels`` are the words of that kind."""
+    or that of a further backend. ``labels`` are the words of that kind.
 
-    def __init__(self, parts: ControlParts, patience: float = math.inf) -> None:
-        self.target = parts.target.display_name
-        self.layout = parts.target.kind
-        self.labels = parts.target.labels
-        self._parts = parts
-        self._reader = parts.reader
-        self._opened: Operations | None = None
-        self._opening = threading.Lock()
+    ``polls`` reads the logs of pollers at each look. The settings files are read again when they change. ``operations`` opens the
+    operators on first use, so that reading does not wait for them; None for a target that has nothing to change. ``read_only``
+    says why nothing may be changed. ``locks`` are shown among the target's own. ``beside`` wakes the reader. ``mutes`` and
+    ``views`` are kept in this user's own state. A call that is ``while_watched`` and hangs is left behind after ``patience``
+    seconds.
+    """
+
+    _target: Target
+    _reader: Reader
+    _open_operations: Callable[[], Operations] | None
+    _observer: Observer
+    _redactor: Redactor
+    _polls: Callable[[Observation], tuple[Poll, ...]] | None
+    _settings_files: SettingsFiles | None
+    _read_only: str | None
+    _clock: Callable[[], float]
+    _mutes: MuteFile
+    _views: ViewFile
+    _locks: tuple[LockSource, ...]
+    _beside: SideWatch | None
+    _patience: float
+    _trouble: str = ""
+    _opened: Operations | None = None
+    _opening: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.target = self._target.display_name
+        self.layout = self._target.kind
+        self.labels = self._target.labels
         self._calls = OpenCalls(self.target, self._release)
-        self._patience = patience
-        """Seconds after which a call that is ``while_watched`` and hangs is left behind."""
-        self._read_only = parts.read_only
-        self._locks = parts.locks
-        self._beside = parts.beside
 
     @property
     def trash_retention(self) -> float:
         """Seconds after which messages in the trash expire; 0: never."""
-        return self._parts.observer.thresholds.trash_retention
+        return self._observer.thresholds.trash_retention
 
     @property
     def why_read_only(self) -> str | None:
@@ -144,16 +169,47 @@ class Control:
 
     def now(self) -> float:
         """Returns epoch seconds by the one clock that everything here uses."""
-        return self._parts.clock()
+        return self._clock()
 
     @while_watched
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``. Thresholds that changed in a
         settings file count from this look on, and so does ``read_only`` where it was not before."""
-        changed = self._parts.snapshots.use_changed_settings()
+        changed = self._use_changed_settings()
         if changed is not None and self._read_only is None:
-            self._read_only = changed.why_read_only(self._parts.target)
-        return self._parts.snapshots.make(self._reader.see(rescan=rescan))
+            self._read_only = changed.why_read_only(self._target)
+        return self._judged(self._reader.see(rescan=rescan))
+
+    def _use_changed_settings(self) -> Settings | None:
+        """Uses the thresholds of settings files that changed since the last look. Returns the settings, None if none changed or
+        they cannot be used; the snapshots say so then."""
+        try:
+            found = None if self._settings_files is None else self._settings_files.changed()
+            if found is None:
+                return None
+            with found.blaming():
+                self._observer.use(Thresholds.from_settings(found.words))
+            self._trouble = ""
+        except UsageError as error:
+            self._trouble = str(error)
+            return None
+        return found
+
+    def _judged(self, observation: Observation) -> Snapshot:
+        """Judges an observation, which counts as the one after those that were given before: adds what is not the backend's, and
+        hides what the user wants hidden."""
+        if self._polls is not None:
+            observation = replace(observation, polls=self._polls(observation))
+        if self._redactor:
+            observation = redacted(observation, self._redactor)
+        if self._locks:
+            elsewhere = (lock for one in self._locks for lock in one.look())
+            observation = replace(observation, locks=(*observation.locks, *elsewhere))
+        snapshot = self._observer.add(observation)
+        if self._trouble:
+            note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._trouble}")
+            snapshot = replace(snapshot, problems=(*snapshot.problems, note))
+        return apply_mutes(snapshot, *self._mutes.ends())
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
         """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look: ``seconds`` or more after the
@@ -201,7 +257,7 @@ class Control:
         """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
         gone."""
         payload = self._reader.read(key, limit)
-        return replace(payload, data=self._parts.redactor.data(payload.data))
+        return replace(payload, data=self._redactor.data(payload.data))
 
     @while_open
     def save(self, key: Key, path: str) -> tuple[str, int]:
@@ -216,7 +272,7 @@ class Control:
             raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
         if payload.truncated:
             payload = self._reader.read(key, _SAVED_AT_MOST)
-        data = self._parts.redactor.data(payload.data)
+        data = self._redactor.data(payload.data)
         return save_file(path, data), len(data)
 
     @while_watched
@@ -229,7 +285,7 @@ class Control:
     def consumers(self) -> ConsumerList:
         """Returns the consumers as of the last look: who they are, what they hold, and what they use. It costs more than a look
         where there are many, so it is called while somebody reads it."""
-        return self._parts.observer.measured(self._reader.consumers())
+        return self._observer.measured(self._reader.consumers())
 
     @while_watched
     def holders(self, key: Key) -> Holders:
@@ -243,26 +299,26 @@ class Control:
     def mute(self, source: str, seconds: float) -> float:
         """Hides the cursor problems of ``source`` for ``seconds``, and returns the end (epoch seconds). The mute is kept in this
         user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
-        end = self._parts.mutes.set(source, seconds)
+        end = self._mutes.set(source, seconds)
         self._reader.wake()
         return end
 
     @while_open
     def unmute(self, source: str) -> bool:
         """Ends the mute; False if ``source`` was not muted. Raises as ``mute``."""
-        ended = self._parts.mutes.drop(source)
+        ended = self._mutes.drop(source)
         self._reader.wake()
         return ended
 
     @while_open
     def kept_view(self) -> KeptView:
         """Returns the view and the orders in which this user left the dashboard of this target the last time."""
-        return self._parts.views.read()
+        return self._views.read()
 
     @while_open
     def keep_view(self, kept: KeptView) -> bool:
         """Keeps them in this user's own state; False where that is not possible."""
-        return self._parts.views.write(kept)
+        return self._views.write(kept)
 
     @while_open
     def current_step(self) -> str:
@@ -294,7 +350,7 @@ class Control:
         if action is Action.UNLOCK:
             self._check_elsewhere(action, *(selection.ids or ()), *(selection.keys or ()))
         if action is Action.SET_CURSOR and options is not None and "highest" not in options:
-            highest = self._parts.observer.highest(options.get("source"), options.get("file"))
+            highest = self._observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
         return operations.plan(
             action, selection, force=force, options=options, on_progress=on_progress, on_first=on_first, stop=stop
@@ -358,7 +414,7 @@ class Control:
 
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:
-            command = command_for(self._parts.target.commands.get(action, ""), escape(id))
+            command = command_for(self._target.commands.get(action, ""), escape(id))
             raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
         operations = self._operations()
         if operations is None:
@@ -367,8 +423,8 @@ class Control:
 
     def _operations(self) -> Operations | None:
         with self._opening:
-            if self._opened is None and self._parts.operations is not None:
-                self._opened = self._parts.operations()
+            if self._opened is None and self._open_operations is not None:
+                self._opened = self._open_operations()
             return self._opened
 
     def __enter__(self) -> Control:
@@ -414,9 +470,65 @@ def open_control(
     servers have limits of their own.
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits, ``DoesNotAnswer``. Creates nothing.
     """
-    opened = partial(
-        open_parts, path, OpenAs(as_kind, locks, tuple(cursor_files)), settings, clock, read_only=read_only, watch=watch,
-        poll_logs=poll_logs, who_writes=who_writes, syslog=syslog, redis_tickets=redis_tickets, owners=owners,
-    )  # fmt: skip
     patience = math.inf if has_scheme(path) else patience
-    return Control(call_watched(opened, patience, path), patience)
+
+    def opened() -> Control:
+        found = load(os.environ) if settings is None else from_environ(settings)
+        with found.blaming():
+            settings_files = SettingsFiles(os.environ) if settings is None and watch else None
+            words = found.words
+            asked = OpenAs(as_kind or found.kind_of(path), locks, tuple(cursor_files), words)
+            backend, target = identify(path, asked)
+            observer = Observer(Thresholds.from_settings(words), cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", "")))
+            state = state_folder(words)
+            mutes = MuteFile(state, target.key, clock=clock)
+            limits, redactor = observer.thresholds, Redactor(found.redact)
+            why_closed = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target))
+            logs = tuple(poll_logs) or found.items("poll_log")
+            polls = None
+            files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
+            side_files = tuple(map(glob.escape, files))
+            if logs:
+                from .observe.cursors.watch import LogGlob, poll_reader
+
+                polls = poll_reader(logs, words)
+                side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
+            urls = tuple(redis_tickets) or found.items("redis_tickets")
+            tickets = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
+            asked = replace(asked, cursor_files=asked.cursor_files or found.items("cursor_files"))
+            options = OpenSettings(
+                why_closed, asked, watch, clock, words, found.claims_hosts, found.claims_pids, limits.trash_retention,
+                limits.lock_stale, 0.0 if owners else limits.claim_long / 2, redactor, state=state, side_files=side_files,
+                who_writes=who_writes or (watch and words.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0")),
+            )  # fmt: skip
+            parts = backend.open(target, options)
+            operations = None
+            if parts.operator is not None:
+                operations = partial(_operations, parts.operator, target, options, syslog=syslog or found.syslog)
+            return Control(
+                target, parts.reader, operations, observer, redactor, polls, settings_files, why_closed, clock, mutes,
+                ViewFile(state, target.key), tickets, parts.beside, patience,
+            )
+
+    return call_watched(opened, patience, path)
+
+
+def _operations(
+    open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
+) -> Operations:
+    """Opens the operator of a target, and what holds for the changes of every kind."""
+    from spooltop.operate.operations import Operations, at_work
+    from spooltop.operate.syslog import to_syslog
+
+    opened = open_operator()
+    consumers, clock = opened.consumers, settings.clock
+    return Operations(
+        opened.operator,
+        target.display_name,
+        clock,
+        flags=opened.flags,
+        copies=partial(to_syslog, notice=True) if syslog else None,
+        at_work=None if consumers is None else lambda: at_work(consumers(), clock()),
+        retention=settings.retention if opened.keeps_trash else 0.0,
+        redactor=settings.redactor,
+    )
