@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -31,25 +31,35 @@ YES = "do not ask; where a holder is unknown, only as --yes=COUNT with the numbe
 
 
 class Option(Struct, frozen=True):
-    """An argument of a command: its spellings, or its name where it has a place, and what ``add_argument`` takes besides."""
+    """An argument of a command: its spellings with a blank between, or its name where it has a place. ``about`` is its help, or
+    the function that makes it where that loads more modules; ``more`` is what ``add_argument`` takes besides."""
 
-    flags: tuple[str, ...]
+    flags: str
+    about: str | Callable[[], str]
     more: Mapping[str, Any]
 
     @property
     def help(self) -> str:
-        """Its help, which a function makes where that loads more modules."""
-        text = self.more["help"]
-        return str(text() if callable(text) else text)
+        return self.about if isinstance(self.about, str) else self.about()
+
+    @property
+    def value(self) -> str:
+        """The name of the value that it takes; empty for one without."""
+        return (self.more["metavar"] or self.flags.lstrip("-").upper()) if "metavar" in self.more else ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that there are; empty: any."""
+        return tuple(self.more.get("choices", ()))
 
 
-def option(*flags: str, **more: Any) -> Option:
-    return Option(flags, more)
+def option(flags: str, metavar: str | None, about: str | Callable[[], str], **more: Any) -> Option:
+    return Option(flags, about, {"metavar": metavar, **more})
 
 
-def flag(name: str, help: str) -> Option:
+def flag(flags: str, about: str) -> Option:
     """An option without a value."""
-    return Option((name,), {"action": "store_true", "help": help})
+    return Option(flags, about, {"action": "store_true"})
 
 
 def seconds(text: str) -> float:
@@ -74,48 +84,47 @@ def _rate(text: str) -> float:
 _HERE = "the current directory if it is one"
 _SEVERAL = f"spools, quoted globs, directories of spools; the setting paths, else {_HERE}"
 COMMON = (
-    option("-h", "--help", action="store_true", help="this help"),
+    flag("-h --help", "this help"),
     option(
-        "--as", dest="as_kind", default="", metavar="NAME",
-        help="what it is: spool, for a mail folder that is a job spool, or a layout of `spooltop layouts`",
+        "--as", "NAME", "what it is: spool, for a mail folder that is a job spool, or a layout of `spooltop layouts`",
+        dest="as_kind", default="",
     ),
     flag("--read-only", "refuse every change"), flag("--syslog", "also send audit records to syslog"),
     flag("--ascii", "ASCII only"),
 )  # fmt: skip
 """Options of all commands."""
-PATH = option("path", metavar="PATH", help="the spool")
-PATH_OR_HERE = option("path", metavar="PATH", nargs="?", help=f"the spool; {_HERE}")
-PATHS, TARGETS = (option("paths", metavar=name, nargs="*", help=_SEVERAL) for name in ("PATH", "TARGET"))
+PATH = option("path", "PATH", "the spool")
+PATH_OR_HERE = option("path", "PATH", f"the spool; {_HERE}", nargs="?")
+PATHS, TARGETS = (option("paths", name, _SEVERAL, nargs="*") for name in ("PATH", "TARGET"))
 LOGS = (
-    option("--cursor-file", action="append", metavar="FILE", help="a cursor file, or a folder of them, in place of those found"),
-    option(
-        "--poll-log", action="append", metavar="[SOURCE=]GLOB", help="logs of the pollers; without SOURCE= the file name gives it"
-    ),
+    option("--cursor-file", "FILE", "a cursor file, or a folder of them, in place of those found", action="append"),
+    option("--poll-log", "[SOURCE=]GLOB", "logs of the pollers; without SOURCE= the file name gives it", action="append"),
 )
-WATCH = option("--watch", metavar="DURATION", help="watch for 40s, 10m …, then answer once: with rates and lost updates")
+WATCH = option("--watch", "DURATION", "watch for 40s, 10m …, then answer once: with rates and lost updates")
 REDIS = option(
-    "--redis-tickets", action="append", metavar="URL",
-    help="also show its ticket queues, read-only: redis://HOST:6379/0#QUEUE. A password here is visible in ps: put "
+    "--redis-tickets", "URL",
+    "also show its ticket queues, read-only: redis://HOST:6379/0#QUEUE. A password here is visible in ps: put "
     "the URL into SPOOLTOP_REDIS_TICKETS, or as redis_tickets into ~/.config/spooltop/config.toml with mode 0600",
+    action="append",
 )  # fmt: skip
 THEME = (
-    option("--theme", choices=("light", "dark"), help="the background of the terminal"),
+    option("--theme", None, "the background of the terminal", choices=("light", "dark")),
     flag("--no-mouse", "leave the mouse to the terminal"),
 )
 LINES = flag("--json", "one object a line")
 PLAN = flag("--json", "the plan and its result as one object")
 SELECTION = (
-    option("what", metavar="ID", nargs="*", help="ids as listed, - for ids or `ls --json` lines on stdin, or ALL"),
-    option("--box", choices=BOXES, metavar="BOX", help="the box: " + ", ".join(BOXES)),
-    option("--source", metavar="NAME", help="only from this source"),
-    option("--older-than", metavar="AGE", help="in the box for longer than this: 90, 10m, 2h, 1d"),
-    option("--verdict", choices=VERDICTS, metavar="VERDICT", help="only this verdict: " + ", ".join(VERDICTS)),
-    option("--filter", metavar="QUERY", default="", help="text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead"),
+    option("what", "ID", "ids as listed, - for ids or `ls --json` lines on stdin, or ALL", nargs="*"),
+    option("--box", "BOX", "the box: " + ", ".join(BOXES), choices=BOXES),
+    option("--source", "NAME", "only from this source"),
+    option("--older-than", "AGE", "in the box for longer than this: 90, 10m, 2h, 1d"),
+    option("--verdict", "VERDICT", "only this verdict: " + ", ".join(VERDICTS), choices=VERDICTS),
+    option("--filter", "QUERY", "text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead", default=""),
 )
 FORCE = flag("--force", "also take claims from running and from unknown holders")
 QUESTION = (flag("--yes", YES), flag("--dry-run", "show the plan and stop"))
 CHANGE = (
-    *QUESTION, option("--rate", type=_rate, metavar="N/s", help="rate limit: 50/s, 1000/m; a bare number is per second"), PLAN,
+    *QUESTION, option("--rate", "N/s", "rate limit: 50/s, 1000/m; a bare number is per second", type=_rate), PLAN,
 )  # fmt: skip
 
 
@@ -153,7 +162,7 @@ class Parser(argparse.ArgumentParser):
         self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
         self.set_defaults(rate=None, force=False, watch=None, locks=command.locks)
         for one in command.arguments:
-            self.add_argument(*one.flags, **{**one.more, "help": one.help})
+            self.add_argument(*one.flags.split(), help=one.help, **one.more)
 
     def format_help(self) -> str:
         self.formatter_class = _Wrapping
@@ -206,21 +215,21 @@ _KEPT = "the view and the order you leave are kept, a filter is not: it could hi
 DASHBOARD = Command(
     "", "[options] [PATH …]", "open the dashboard: of one spool, or of several the Spools view, worst first",
     "  spooltop /var/spool/memex\n  spooltop '/var/spool/*' /srv/queues", "main:dashboard", (
-        PATHS, option("--view", choices=VIEWS, metavar="VIEW", help="open this view first: " + ", ".join(VIEWS)),
-        option("--filter", metavar="QUERY", default="", help=f"with this filter, in New if no view is named; {_KEPT}"),
-        option("--sort", metavar="COLUMN[:desc]", default="", help="lists in this order: " + ", ".join(COLUMNS)),
+        PATHS, option("--view", "VIEW", "open this view first: " + ", ".join(VIEWS), choices=VIEWS),
+        option("--filter", "QUERY", f"with this filter, in New if no view is named; {_KEPT}", default=""),
+        option("--sort", "COLUMN[:desc]", "lists in this order: " + ", ".join(COLUMNS), default=""),
         *THEME, *LOGS, REDIS, flag("--who-writes", "ask the kernel who writes the cursors (root only)"),
         flag("--json", "print the status instead, as one object a spool"),
-        option("-V", "--version", action="store_true", help="print the version, and those of the libraries"),
+        flag("-V --version", "print the version, and those of the libraries"),
     ),
 )  # fmt: skip
 _TABLE = (
     Command(
         "demo", "[options]", "the dashboard on a running example spool",
         "  spooltop demo\n  spooltop demo --dir /tmp/demo\n  spooltop demo --redis", "demo.command:demo", (
-            option("--dir", metavar="PATH", help="make the spool there, and keep it"),
+            option("--dir", "PATH", "make the spool there, and keep it"),
             flag("--redis", "on a stream of a Redis or Valkey server, which it starts itself"),
-            option("--headless", type=seconds, metavar="SECONDS", help="no dashboard: print the status after this time"), *THEME,
+            option("--headless", "SECONDS", "no dashboard: print the status after this time", type=seconds), *THEME,
             flag("--json", "with --headless: the status as one object"),
         ),
         """Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with
@@ -235,10 +244,10 @@ _TABLE = (
     Command(
         "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",
         "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "commands.create:put", (
-            PATH, option("files", metavar="FILE", nargs="*", help="a message each; stdin if none is named, or for -"),
-            option("--source", metavar="NAME", help="who produced it"),
-            option("--id", metavar="ID", help="its id: a second put of it is a no-op while the first is in a box"),
-            option("--key", metavar="KEY", help="a second put with this key is a no-op, always"),
+            PATH, option("files", "FILE", "a message each; stdin if none is named, or for -", nargs="*"),
+            option("--source", "NAME", "who produced it"),
+            option("--id", "ID", "its id: a second put of it is a no-op while the first is in a box"),
+            option("--key", "KEY", "a second put with this key is a no-op, always"),
             flag("--no-durable", "faster: may be lost when the power fails"), flag("--json", "one id a line"),
         ),
     ),
@@ -247,7 +256,7 @@ _TABLE = (
         "  spooltop move /var/spool/memex redis://queues/0#memex/work\n"
         "  spooltop move redis://queues/0#memex/work /var/spool/memex",
         "commands.move:move", (
-            PATH, option("to", metavar="TO", help="the queue that they go to"), *QUESTION,
+            PATH, option("to", "TO", "the queue that they go to"), *QUESTION,
             flag("--no-durable", "faster: some may be lost when the power fails"), flag("--json", "the numbers as one object"),
         ),
         """Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with
@@ -263,8 +272,8 @@ _TABLE = (
         "a worker: run CMD for each message",
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
         "commands.work:work", (
-            PATH, option("--jobs", type=int, default=1, metavar="N", help="number of commands at once"),
-            option("--timeout", metavar="AGE", help="kill the command after 90, 10m … and release its message"),
+            PATH, option("--jobs", "N", "number of commands at once", type=int, default=1),
+            option("--timeout", "AGE", "kill the command after 90, 10m … and release its message"),
             flag("--drain", "end when no message is left"), flag("--no-recover", "do not requeue claims of dead consumers"),
             flag("--no-durable", "faster: an ack may be undone when the power fails"),
             flag("--quiet", "print no line for each message on stderr"),
@@ -287,15 +296,12 @@ _TABLE = (
         "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "commands.check:check", (
             TARGETS,
             option(
-                "-w", "--warning", action="append", metavar="NAME[=RANGE]",
-                help=lambda: f"warn of a problem by its code, or of a value outside RANGE: {_values()}",
+                "-w --warning", "NAME[=RANGE]",
+                lambda: f"warn of a problem by its code, or of a value outside RANGE: {_values()}", action="append",
             ),
-            option("-c", "--critical", action="append", metavar="NAME[=RANGE]", help="likewise, and it is critical"),
-            option("--perfdata", metavar="NAME,…", help="only these values in the performance data; none leaves it out"),
-            option(
-                "-t", "--timeout", type=float, default=10.0, metavar="SECONDS",
-                help="a look that takes longer is UNKNOWN; default 10",
-            ),
+            option("-c --critical", "NAME[=RANGE]", "likewise, and it is critical", action="append"),
+            option("--perfdata", "NAME,…", "only these values in the performance data; none leaves it out"),
+            option("-t --timeout", "SECONDS", "a look that takes longer is UNKNOWN; default 10", type=float, default=10.0),
             WATCH, *LOGS, REDIS,
         ),
         """Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they
@@ -306,9 +312,9 @@ _TABLE = (
         "doctor", "[TARGET]", "can this place keep the promises? Each finding with its remedy",
         "  spooltop doctor /var/spool/memex\n  spooltop doctor /var/spool/memex --write --watch 10s", "commands.doctor:doctor",
         (
-            option("path", metavar="TARGET", nargs="?", help="the spool; the current directory if it is one"),
+            option("path", "TARGET", "the spool; the current directory if it is one", nargs="?"),
             flag("--write", "also try moves, links, syncs and locks, in a hidden directory in tmp"),
-            option("--watch", metavar="DURATION", help="watch for 10s, 2m …: how fast the disk fills, cursors"), *LOGS, LINES,
+            option("--watch", "DURATION", "watch for 10s, 2m …: how fast the disk fills, cursors"), *LOGS, LINES,
         ),
         """Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and
         modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is
@@ -317,8 +323,8 @@ _TABLE = (
     Command(
         "bench", "[TARGET]", "measure files, locks and the engine on this file system",
         "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "commands.bench:bench", (
-            option("path", metavar="TARGET", nargs="?", help="a spool or any directory; the current one if it is a spool"),
-            option("--seconds", type=seconds, default=20.0, metavar="N", help="about how long all of it takes; default 20"),
+            option("path", "TARGET", "a spool or any directory; the current one if it is a spool", nargs="?"),
+            option("--seconds", "N", "about how long all of it takes; default 20", type=seconds, default=20.0),
             LINES,
         ),
         """Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at
@@ -331,7 +337,7 @@ _TABLE = (
         "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'",
         "commands.events:events", (
             TARGETS,
-            option("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin"),
+            option("--exec", "CMD", "also run this shell command for each event, with the JSON on stdin"),
             *LOGS, REDIS, LINES,
         ),
         """Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended
@@ -343,9 +349,9 @@ _TABLE = (
         "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom",
         "commands.metrics:metrics", (
             TARGETS,
-            option("--listen", metavar="[HOST:]PORT", help="watch, and serve them over HTTP; HOST is 127.0.0.1 by default"),
-            option("--textfile", metavar="FILE", help="watch, and write them for the textfile collector of node_exporter"),
-            option("--every", metavar="DURATION", default="15s", help="with --textfile: how often; default 15s"),
+            option("--listen", "[HOST:]PORT", "watch, and serve them over HTTP; HOST is 127.0.0.1 by default"),
+            option("--textfile", "FILE", "watch, and write them for the textfile collector of node_exporter"),
+            option("--every", "DURATION", "with --textfile: how often; default 15s", default="15s"),
             flag("--grafana", "print a dashboard for Grafana instead, to be imported there"), *LOGS, REDIS,
         ),
         """Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200
@@ -356,16 +362,16 @@ _TABLE = (
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
         "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "commands.show:ls", (
             PATH_OR_HERE, *SELECTION,
-            option("--sort", choices=COLUMNS, help="default: age; cur and tmp by verdict, worst first, then who holds longest"),
-            flag("--invert", "reverse the order"), option("-n", dest="most", type=int, metavar="N", help="at most N lines"),
+            option("--sort", None, "default: age; cur and tmp by verdict, worst first, then who holds longest", choices=COLUMNS),
+            flag("--invert", "reverse the order"), option("-n", "N", "at most N lines", dest="most", type=int),
             LINES,
         ),
     ),
     Command(
         "show", "PATH ID", "one message, safely escaped",
         "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "commands.show:show", (
-            PATH, option("id", metavar="ID", help="as listed"),
-            option("--box", choices=BOXES, metavar="BOX", help="look in this box only"),
+            PATH, option("id", "ID", "as listed"),
+            option("--box", "BOX", "look in this box only", choices=BOXES),
             flag("--raw", "the raw payload, to a pipe or a file"),
             flag("--who", "show instead who has the file open or locked"), flag("--json", "one object"),
         ),
@@ -415,15 +421,15 @@ _TABLE = (
         "  spooltop inject /var/spool/memex --count 3 --canary\n"
         "  spooltop inject /var/spool/memex --count 500 --rate 20/s --text '{\"rowid\": {n}, \"id\": \"{id}\"}'",
         "commands.change:inject", (
-            PATH, option("--count", type=int, default=1, metavar="N", help="how many"),
-            option("--text", help="the payload; {n} {count} {id} {source} {time} are filled in for each message"),
-            option("--file", metavar="FILE", help="or the payload from a file, filled in likewise"),
-            option("--size", type=int, metavar="BYTES", help="or a payload of this size"),
-            option("--source", metavar="NAME", help="the source of the messages"),
+            PATH, option("--count", "N", "how many", type=int, default=1),
+            option("--text", None, "the payload; {n} {count} {id} {source} {time} are filled in for each message"),
+            option("--file", "FILE", "or the payload from a file, filled in likewise"),
+            option("--size", "BYTES", "or a payload of this size", type=int),
+            option("--source", "NAME", "the source of the messages"),
             flag("--canary", "mark them as tests, not counted in rates; print their way"),
             option(
-                "--timeout", type=seconds, default=30.0, metavar="SECONDS",
-                help="with --canary: follow them for at most this long; 0: not at all",
+                "--timeout", "SECONDS", "with --canary: follow them for at most this long; 0: not at all", type=seconds,
+                default=30.0,
             ),
             *CHANGE,
         ),
@@ -431,9 +437,7 @@ _TABLE = (
     Command(
         "undo", "PATH OPERATION", "undo one operation",
         "  spooltop undo /var/spool/memex 7f3a", "commands.change:undo", (
-            PATH, option(
-                "operation", metavar="OPERATION", nargs="?", help="its id, or the beginning of it, as `spooltop ops` lists it"
-            ),
+            PATH, option("operation", "OPERATION", "its id, or the beginning of it, as `spooltop ops` lists it", nargs="?"),
             *CHANGE,
         ), locks=True,
     ),
@@ -441,7 +445,7 @@ _TABLE = (
         "ops", "[PATH [OPERATION]]", "list operations, newest first, or the audit log of one",
         "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "commands.show:ops", (
             PATH_OR_HERE,
-            option("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: the result of each item"),
+            option("operation", "OPERATION", "its id, or the beginning: the result of each item", nargs="?"),
             flag("--all", "all operations in the journal, not only the newest 1,000"),
             flag("--json", "one object a line; of one operation one object"),
         ), locks=True,
@@ -451,16 +455,16 @@ _TABLE = (
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
         "  spooltop cursors /opt/memex --mute teams=8h", "commands.cursors:cursors", (
             PATH_OR_HERE, WATCH, *LOGS,
-            option("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question"),
-            option("--file", metavar="FILE", help="with --set: the cursor file, where several have the source"),
+            option("--set", "SOURCE=VALUE", "store this value, after a plan and a question"),
+            option("--file", "FILE", "with --set: the cursor file, where several have the source"),
             option(
-                "--type", choices=("json", "text"), default="",
-                help="with --set: the type of VALUE, where it is another one than that of the present value",
+                "--type", None, "with --set: the type of VALUE, where it is another one than that of the present value",
+                choices=("json", "text"), default="",
             ),
             flag("--force", "with --set: also a source that the file does not have yet, or another type"),
             flag("--yes", f"with --set: {YES}"), flag("--dry-run", "with --set: show the plan and stop"),
-            option("--mute", metavar="SOURCE[=AGE]", help="hide its problems, for 1h by default"),
-            option("--unmute", metavar="SOURCE", help="unmute it"),
+            option("--mute", "SOURCE[=AGE]", "hide its problems, for 1h by default"),
+            option("--unmute", "SOURCE", "unmute it"),
             flag("--json", "one object a line; with --set the plan and its result as one"),
         ),
         """--set reads VALUE as JSON, else as text, and keeps the type of the present value: an integer stays an integer, and
@@ -472,7 +476,7 @@ _TABLE = (
         "  spooltop consumers /var/spool/memex --watch 30s\n"
         "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.consumers:consumers", (
             PATH_OR_HERE, WATCH,
-            option("--verdict", choices=VERDICTS[:3], metavar="VERDICT", help="only dead, alive or unknown"), LINES,
+            option("--verdict", "VERDICT", "only dead, alive or unknown", choices=VERDICTS[:3]), LINES,
         ),
         """done/s, fail/s and CPU need --watch; CPU is the share of one processor. A
         consumer without a presence lock is known by the pid in its claims alone.""",
@@ -489,7 +493,7 @@ _TABLE = (
         "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
         "commands.change:unlock", (
-            PATH, option("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL"),
+            PATH, option("what", "LOCK", "as `spooltop locks` lists it, its path or file name; or ALL", nargs="*"),
             flag("--force", "also if it is unknown whether its holder is running"), *QUESTION, PLAN,
         ),
         """Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and
@@ -500,7 +504,7 @@ _TABLE = (
     Command(
         "layouts", "[form | show NAME | try FILE PATH]", "list layouts of other programs' queues, or try one",
         "  spooltop layouts\n  spooltop layouts form > mine.toml\n  spooltop layouts try mine.toml /srv/queue",
-        "commands.layouts:layouts", (option("words", metavar="WORD", nargs="*", help="form, show NAME, or try FILE PATH"), LINES),
+        "commands.layouts:layouts", (option("words", "WORD", "form, show NAME, or try FILE PATH", nargs="*"), LINES),
         """A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in
         ~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.
         form prints one with every key and what it means, to begin with; show prints a known one. try says which file of PATH
@@ -509,7 +513,7 @@ _TABLE = (
     Command(
         "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
         "  spooltop pause /var/spool/memex --reason 'a schema change'", "commands.change:pause", (
-            PATH, option("--reason", metavar="TEXT", help="why: shown to whoever looks, and to workers that wait"),
+            PATH, option("--reason", "TEXT", "why: shown to whoever looks, and to workers that wait"),
             *QUESTION, PLAN,
         ),
         """Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over
@@ -523,7 +527,7 @@ _TABLE = (
     Command(
         "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show",
         "commands.config:config", (
-            option("what", metavar="show", nargs="?", choices=("show",), help="what to do; the only choice so far"), LINES,
+            option("what", "show", "what to do; the only choice so far", nargs="?", choices=("show",)), LINES,
         ),
         "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),
@@ -532,11 +536,11 @@ _TABLE = (
         "  eval \"$(spooltop completion bash)\"\n  spooltop completion zsh > ~/.zfunc/_spooltop\n"
         "  spooltop completion fish > ~/.config/fish/completions/spooltop.fish",
         "commands.completion:completion",
-        (option("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"),),
+        (option("shell", "SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish")),),
     ),
     Command(
         "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help",
-        (option("name", metavar="COMMAND", nargs="?", help="the command"),),
+        (option("name", "COMMAND", "the command", nargs="?"),),
     ),
     Command(
         "version", "", "print the version, and those of what it stands on",

@@ -8,16 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..context import Context
-from ..parser import COMMANDS, DASHBOARD, Command
-
-
-class _Option(NamedTuple):
-    """An option: its spellings, its help in one line, whether a value follows, and the values that there are."""
-
-    flags: tuple[str, ...]
-    help: str
-    value: str
-    choices: tuple[str, ...]
+from ..parser import COMMANDS, DASHBOARD, Command, Option
 
 
 def completion(args: Namespace, context: Context) -> int:
@@ -34,21 +25,14 @@ class _Completed(NamedTuple):
     """A command, "" for the dashboard, with its options, and the values that an argument without a dash may have; empty: any."""
 
     name: str
-    options: tuple[_Option, ...]
+    options: list[Option]
     words: tuple[str, ...]
 
 
 def _completed(command: Command) -> _Completed:
-    options, words = [], tuple(COMMANDS) if command.name == "help" else ()
-    for one in command.arguments:
-        choices: tuple[str, ...] = tuple(one.more.get("choices", ()))
-        if not one.flags[0].startswith("-"):
-            words = words or choices
-        elif one.help != SUPPRESS:
-            alone = one.more.get("action") == "store_true"
-            value = "" if alone else str(one.more.get("metavar") or one.flags[-1].lstrip("-").upper())
-            options.append(_Option(one.flags, " ".join(one.help.split()), value, choices))
-    return _Completed(command.name, tuple(options), words)
+    options = [one for one in command.arguments if one.flags.startswith("-") and one.help != SUPPRESS]
+    placed = (one.choices for one in command.arguments if not one.flags.startswith("-"))
+    return _Completed(command.name, options, tuple(COMMANDS) if command.name == "help" else next(filter(None, placed), ()))
 
 
 def _all() -> list[_Completed]:
@@ -70,12 +54,12 @@ def _bash() -> Iterable[str]:
     for name, options, _ in _all():
         for option in options:
             if option.value:
-                pattern = "|".join(f"{name}:{flag}" for flag in option.flags)
+                pattern = "|".join(f"{name}:{flag}" for flag in option.flags.split())
                 yield f"    {pattern}) {_bash_values(option)}; return ;;"
     yield "  esac"
     yield "  case $command:$cur in"
     for name, options, values in _all():
-        flags = " ".join(flag for option in options for flag in option.flags)
+        flags = " ".join(flag for option in options for flag in option.flags.split())
         yield f"    {name}:-*) words='{flags}' ;;"
         if values:
             yield f"    {name}:*) words='{' '.join(values)}' files= ;;"
@@ -86,7 +70,7 @@ def _bash() -> Iterable[str]:
     yield "complete -o filenames -F _spooltop spooltop"
 
 
-def _bash_values(option: _Option) -> str:
+def _bash_values(option: Option) -> str:
     words = f"-W '{' '.join(option.choices)}'" if option.choices else "-f"
     return f"mapfile -t COMPREPLY < <(compgen {words} -- \"$cur\")"
 
@@ -120,13 +104,13 @@ def _zsh() -> Iterable[str]:
     yield 'if [[ $funcstack[1] == _spooltop ]]; then _spooltop "$@"; else compdef _spooltop spooltop; fi'
 
 
-def _zsh_option(option: _Option) -> str:
+def _zsh_option(option: Option) -> str:
     what = re.sub(r"([\[\]:\\])", r"\\\1", option.help)
     value = f":{_plain(option.value)}:{_zsh_values(option)}" if option.value else ""
-    return " ".join(_quoted(f"*{flag}[{what}]{value}") for flag in option.flags)
+    return " ".join(_quoted(f"*{flag}[{what}]{value}") for flag in option.flags.split())
 
 
-def _zsh_values(option: _Option) -> str:
+def _zsh_values(option: Option) -> str:
     return f"({' '.join(option.choices)})" if option.choices else "_files"
 
 
@@ -141,7 +125,7 @@ def _fish() -> Iterable[str]:
     for name, options, words in _all():
         when = f"__fish_seen_subcommand_from {name}" if name else "__fish_use_subcommand"
         for option in options:
-            flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags)
+            flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags.split())
             values = f" -x -a '{' '.join(option.choices)}'" if option.choices else " -r" if option.value else ""
             yield f"complete -c spooltop -n '{when}' {flags}{values} -d {_fish_quoted(option.help)}"
         if words:
