@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
 from spooltop.backends.directory.storage.disk import mount_of
 from spooltop.backends.directory.trials import trial_parent
@@ -17,7 +18,8 @@ from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_r
 
 from ..context import Context, here_or
 from ..progress import ProgressLine
-from ..terminal import Terminal, dumps, interrupted_by_signals
+from ..render.as_json import members
+from ..terminal import Terminal, interrupted_by_signals
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10
@@ -59,7 +61,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
 
     def show() -> None:
         line.close()
-        terminal.out_each(map(_as_json, section) if args.json else _table(section))
+        terminal.show(args.json, map(_json, section), _table(section))
         terminal.flush()
         section.clear()
 
@@ -111,14 +113,12 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
     kind = "?" if mount is None else mount.fs_type
     system = os.uname()
     if as_json:
-        terminal.out(
-            dumps(
-                {
-                    "schema": 1, "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
-                    "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
-                    "files_at_most": FILES_AT_MOST, "bytes_at_most": BYTES_AT_MOST,
-                }
-            )
+        terminal.out_json(
+            {
+                "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
+                "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
+                "files_at_most": FILES_AT_MOST, "bytes_at_most": BYTES_AT_MOST,
+            }
         )  # fmt: skip
     else:
         terminal.out(f"spooltop bench {escape(path)}: {kind}, Linux {system.release}, {os.cpu_count()} CPUs")
@@ -153,13 +153,10 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
     yield from _NOTES.get(section, ())
 
 
-def _as_json(figure: Figure) -> str:
+def _json(figure: Figure) -> dict[str, Any]:
     run = figure.run
-    return dumps(
-        {
-            "schema": 1, "section": run.section, "name": run.name, "part": figure.part or None,
-            "durable": run.durable, "processes": run.processes, "operations": figure.operations,
-            "seconds": figure.seconds, "per_second": figure.per_second, "p50_seconds": figure.p50, "p99_seconds": figure.p99,
-            "exclusive": figure.exclusive, "error": figure.error or None,
-        }
-    )  # fmt: skip
+    return {
+        **members(run, "section", "name"), "part": figure.part or None, **members(run, "durable", "processes"),
+        **members(figure, "operations", "seconds", "per_second"), "p50_seconds": figure.p50, "p99_seconds": figure.p99,
+        "exclusive": figure.exclusive, "error": figure.error or None,
+    }  # fmt: skip

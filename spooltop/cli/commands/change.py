@@ -76,8 +76,8 @@ def trace_json(found: Mapping[str, TrackedMessage], began: float) -> list[Json]:
     """Objects of the messages, with times in epoch seconds, null if not seen."""
     return [
         {
-            "id": escape(id), "put_at": began if one.put_at is None else one.put_at, "claimed_at": one.claimed_at, "pid": one.pid,
-            "gone_at": one.gone_at, "box": None if one.box is None else str(one.box),
+            "id": escape(id), "put_at": began if one.put_at is None else one.put_at,
+            **as_json.members(one, "claimed_at", "pid", "gone_at", "box"),
         }
         for id, one in found.items()
     ]  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
 from spooltop.model.text import escape
-from spooltop.model.units import age, at_most, duration, fit, size
+from spooltop.model.units import age, at_most, duration, fit, since, size
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
-from ..render.as_json import escaped
+from ..render.as_json import escaped, known, members
 from ..terminal import printable
 from .status import seconds_watched
 
@@ -55,19 +55,18 @@ def _json(one: ConsumerRow, found: ConsumerList) -> dict[str, Any]:
         "host": escaped(owner.host),
         "user": escaped(owner.user),
         "command": escape(command or "") or None,
-        **({} if owner.name is None else {"name": escape(owner.name)}),
+        **known(name=escaped(owner.name)),
         "token": one.token,
         "started_at": owner.start,
         "claims": one.claims,
         "longest_held": one.held(found.taken_at),
         "longest_held_is_bound": one.claimed_is_bound,
         "last_claim": one.last_claim_at,
-        **({} if found.measured else {"asked_at": one.asked_at}),
+        **({} if found.measured else members(one, "asked_at")),
         "done_rate": one.rate.done,
         "failed_rate": one.rate.failed,
         "window": found.window or None,
-        "cpu": None if usage is None else usage.cpu,
-        "memory": None if usage is None else usage.memory,
+        **(dict.fromkeys(("cpu", "memory")) if usage is None else members(usage, "cpu", "memory")),
         "evidence": one.evidence,
         "complete": not (found.more or found.nameless or found.error),
     }
@@ -113,4 +112,4 @@ def _named(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Iterable[str]:
 
 
 def _ago(at: float | None, now: float) -> str:
-    return "?" if at is None else age(max(0.0, now - at))
+    return "?" if at is None else age(since(at, now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
@@ -11,7 +11,7 @@ from spooltop.monitor.doctor import Diagnosis
 
 from ..context import Context, here_or
 from ..progress import while_waiting
-from ..terminal import Terminal, dumps, interrupted_by_signals, printable
+from ..terminal import Terminal, interrupted_by_signals, printable
 
 _LONGEST = 86400.0
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
@@ -34,20 +34,12 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals():
         with while_waiting(terminal, "doctor", control.current_step):
             found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
-    if args.json:
-        lines: Iterable[str] = map(_as_json, found)
-    elif terminal.out_is_terminal:
-        lines = _drawn(found, terminal)
-    else:
-        lines = map(_plain, found)
-    terminal.out_each(lines)
+    terminal.show(args.json, map(_json, found), _drawn(found, terminal) if terminal.out_is_terminal else map(_plain, found))
     return exit_code(found)
 
 
-def _as_json(one: Diagnosis) -> str:
-    return dumps(
-        {"schema": 1, "check": one.check, "status": str(one.health), "text": one.text, "remedy": one.remedy or None}
-    )
+def _json(one: Diagnosis) -> dict[str, str | None]:
+    return {"check": one.check, "status": one.health, "text": one.text, "remedy": one.remedy or None}
 
 
 def _plain(one: Diagnosis) -> str:

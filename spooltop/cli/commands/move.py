@@ -21,6 +21,7 @@ from spooltop.settings import load
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
 from ..progress import ProgressLine
+from ..render.as_json import members
 from ..terminal import signals_received
 from .change import confirm
 
@@ -113,9 +114,8 @@ def _planned(source: str, target: str, waiting: int, done: Moved | None = None) 
     if done is not None:
         counts = done.left
         found |= {
-            "moved": done.moved, "known": done.known, "taken": done.taken, "left": _total(counts, done.elsewhere),
-            "came": counts.ready + counts.dead, "delayed": counts.delayed, "unclaimable": counts.unclaimable,
-            "running": counts.running, "unknown": counts.unknown,
+            **members(done, "moved", "known", "taken"), "left": _total(counts, done.elsewhere),
+            "came": counts.ready + counts.dead, **members(counts, "delayed", "unclaimable", "running", "unknown"),
             "elsewhere": {escape(name): number for name, number in done.elsewhere.items()}, "stopped": done.stopped,
         }  # fmt: skip
     return found

@@ -31,6 +31,11 @@ def members(thing: object, *names: str) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names}
 
 
+def known(**members: object) -> dict[str, Any]:
+    """Those of the members that are known."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def escaped(name: str | None) -> str | None:
     """A name that may not be known."""
     return None if name is None else escape(name)
@@ -51,7 +56,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     return {
         **status_head(target),
         "layout": observation.layout,
-        **({"program": observation.program} if observation.program else {}),
+        **known(program=observation.program or None),
         "taken_at": now,
         "complete": observation.complete,
         "boxes": {box: _box(observation.boxes.get(box), now) for box in dict.fromkeys((*_BOXES, *observation.boxes))},
@@ -71,8 +76,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "disk": None if observation.disk is None else members(
             observation.disk, "fs_type", "bytes_free", "bytes_total", "inodes_free", "inodes_total", "readonly"
         ),
-        **({"resources": [members(one, "name", "free", "total", "unit", "readonly") for one in observation.resources]}
-           if observation.resources else {}),
+        **known(resources=[members(one, "name", "free", "total", "unit", "readonly") for one in observation.resources] or None),
         "cursors": dict(zip(cursor_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
         "locks": [*map(lock, observation.locks)],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
@@ -92,7 +96,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
 def _pause(pause: Pause | None, now: float) -> dict[str, Any] | None:
     if pause is None:
         return None
-    return {"by": escaped(pause.by), "at": pause.at, "age": max(0.0, now - pause.at), "reason": escape(pause.reason)}
+    return {"by": escaped(pause.by), "at": pause.at, "age": since(pause.at, now), "reason": escape(pause.reason)}
 
 
 def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:
@@ -115,17 +119,10 @@ def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:
     if row.box is Box.CUR or row.owner is not None:
         owner = row.owner or Owner()
         line["owner"] = {
-            "host": escaped(owner.host), **members(owner, "pid", "start"), "command": escaped(owner.command), "user": owner.user
-        }
-        if owner.name is not None:
-            line["owner"]["name"] = escape(owner.name)
-    if row.written_at is not None:
-        line["written_at"] = row.written_at
-    if row.reason:
-        line["reason"] = escape(row.reason)
-    if row.expires_at is not None:
-        line["expires_at"] = row.expires_at
-    return line
+            "host": escaped(owner.host), **members(owner, "pid", "start"), "command": escaped(owner.command), "user": owner.user,
+            **known(name=escaped(owner.name)),
+        }  # fmt: skip
+    return line | known(written_at=row.written_at, reason=escape(row.reason) or None, expires_at=row.expires_at)
 
 
 def message(found: Row, payload: Payload, now: float) -> dict[str, Any]:
@@ -189,15 +186,14 @@ def lock(lock: Lock) -> dict[str, Any]:
 def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
     """A selection with only the conditions that it has. Messages that it names by keys are listed by their ``ids``."""
     named = [*(chosen.ids or ()), *(ids[key] for key in chosen.keys or () if key in ids)]
-    thing = {
-        "box": chosen.box,
-        "ids": [*map(escape, dict.fromkeys(named))] if chosen.named else None,
-        "source": escaped(chosen.source),
+    return known(
+        box=chosen.box,
+        ids=[*map(escape, dict.fromkeys(named))] if chosen.named else None,
+        source=escaped(chosen.source),
         **members(chosen, "verdict", "older_than"),
-        "filter": chosen.filter or None,
-        "all": chosen.everything or None,
-    }
-    return {name: value for name, value in thing.items() if value is not None}
+        filter=chosen.filter or None,
+        all=chosen.everything or None,
+    )
 
 
 def named(row: Row, words: str = "") -> dict[str, Any]:
@@ -216,7 +212,7 @@ def _box(state: BoxState | None, now: float) -> dict[str, Any]:
         **members(state, "count", "bytes", "bytes_estimated"),
         "oldest_age": since(state.oldest_at, now),
         **members(state, "oldest_at", "complete", "error"),
-        **({"note": state.note} if state.note else {}),
+        **known(note=state.note or None),
         **(members(state, "retention", "expired") if state.retention is not None else {}),
     }
 
@@ -283,7 +279,7 @@ def operation(record: OperationRecord, now: float) -> dict[str, Any]:
     """A line of ``ops --json``."""
     return {
         **members(record, "operation", "action", "at"),
-        "age": max(0.0, now - record.at),
+        "age": since(record.at, now),
         **members(record, "user", "count", "done", "skipped", "failed", "open", "undone_by", "why_not_undo", "words"),
     }
 
