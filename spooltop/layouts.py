@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,50 +19,46 @@ from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
 from spooltop.model.row import Row
+from spooltop.model.text import escape
 
 from .errors import NotASpool, Unreadable
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 
 
-class KnownLayout(Struct, frozen=True):
-    """A layout file. ``name`` is empty where ``error`` says why it is not used; ``ships``: it comes with spooltop; ``shadowed``:
-    a layout of this name was found before. ``boxes`` are those that it puts files into; ``warnings`` say what its author may not
-    have meant."""
-
-    path: str
-    name: str
-    ships: bool
-    shadowed: bool = False
-    boxes: tuple[str, ...] = ()
-    error: str = ""
-    warnings: tuple[str, ...] = ()
-
-
 class SortedFile(Struct, frozen=True):
-    """A file and the box that a layout puts it into. ``rule`` is the path of the match; of a file in no box (``box`` empty) it
-    says what else the file is, or that nothing matches it. ``facts`` are times (epoch seconds), numbers and texts by name.
-    ``row`` is the message as every view shows it, with its age, holder and verdict; None for a file in no box."""
+    """A file, and what a layout makes of it. ``rule`` is the path of the match; of a file in no box it says what else the file
+    is, or that nothing matches it. ``facts`` are times (epoch seconds), numbers and texts by name. ``row`` is the message as
+    every view shows it, with its box, age, holder and verdict; None for a file in no box."""
 
     path: str
-    box: str
-    id: str
     rule: str
-    facts: Mapping[str, float | int | str]
+    facts: Mapping[str, float | int | str] = {}
     row: Row | None = None
 
+    @property
+    def box(self) -> str:
+        """The box, "" for a file in none."""
+        return "" if self.row is None else self.row.box
 
-def known_layouts(environ: Mapping[str, str], uid: int | None = None) -> list[KnownLayout]:
-    """Lists every layout file that the user ``uid`` (None: who runs this) has, those that count first: the user's own, the
-    machine's, those that ship."""
-    known: list[KnownLayout] = []
-    for file in layout_files(environ, uid):
-        ships, layout = os.path.dirname(file.path) == SHIPPED, file.layout
-        if layout is None:
-            known.append(KnownLayout(file.path, "", ships, error=str(file.error)))
-            continue
-        shadowed, boxes = any(one.name == layout.name for one in known), dict.fromkeys(one.box for one in layout.matches)
-        known.append(KnownLayout(file.path, layout.name, ships, shadowed, tuple(boxes), warnings=layout.warnings))
+
+def known_layouts(environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Lists every layout file that this user has, those that count first: the user's own, the machine's, those that ship. The
+    objects of ``layouts --json``: ``name`` is null where ``error`` says why it is not used; ``ships``: it comes with spooltop;
+    ``shadowed``: a layout of this name was found before. ``boxes`` are those that it puts files into; ``warnings`` say what its
+    author may not have meant."""
+    known: list[dict[str, Any]] = []
+    for file in layout_files(environ):
+        layout = file.layout
+        name, matches, warnings = ("", (), ()) if layout is None else (layout.name, layout.matches, layout.warnings)
+        known.append(
+            {
+                "name": name or None, "file": escape(file.path), "ships": os.path.dirname(file.path) == SHIPPED,
+                "shadowed": bool(name) and any(one["name"] == name for one in known),
+                "boxes": list(dict.fromkeys(one.box for one in matches)), "error": str(file.error or "") or None,
+                "warnings": list(warnings),
+            }
+        )  # fmt: skip
     return known
 
 
@@ -103,11 +100,11 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
         rows = {file.path: row_of(file, judged=verdicts.get(file.path)) for file in messages}
         for found in files:
             if found.match is None:
-                yield SortedFile(found.path, "", "", found.role or "nothing matches it", {})
+                yield SortedFile(found.path, found.role or "nothing matches it")
                 continue
             rules, pieces = found.match.facts, found.pieces
             facts = {name: value for name, fact in rules.items() if (value := fact_of(fact, root, pieces)) is not None}
-            yield SortedFile(found.path, found.match.box, found.id, found.match.template.text, facts, rows[found.path])
+            yield SortedFile(found.path, found.match.template.text, facts, rows[found.path])
     except OSError as error:
         raise _unreadable(path, error) from None
     finally:

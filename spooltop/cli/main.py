@@ -140,7 +140,7 @@ def _run(words: Sequence[str], context: Context) -> int:
         rest, after = before, rest[rest.index("--") + 1 :]
     args = Parser(command).read(rest)
     _conceal_secrets(args, terminal)
-    terminal.ascii = terminal.ascii or args.ascii
+    terminal.ascii, terminal.json = terminal.ascii or args.ascii, args.json
     if os.geteuid() == 0 and command.name not in ("help", "version"):
         _warn_of_mistrusted_settings(terminal)
     if command.name == "work":

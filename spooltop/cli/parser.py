@@ -160,7 +160,7 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
-        self.set_defaults(rate=None, force=False, watch=None, locks=command.locks)
+        self.set_defaults(rate=None, force=False, json=False, watch=None, locks=command.locks)
         for one in command.arguments:
             self.add_argument(*one.flags.split(), help=one.help, **one.more)
 

@@ -150,8 +150,8 @@ def printable(text: str) -> str:
 
 
 class Terminal:
-    """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. ``columns`` is the
-    width of the terminal; None: the width at the time of writing."""
+    """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. With ``json`` a
+    command prints objects. ``columns`` is the width of the terminal; None: the width at the time of writing."""
 
     def __init__(
         self,
@@ -162,6 +162,7 @@ class Terminal:
         columns: int | None = None,
     ) -> None:
         self.columns = columns
+        self.json = False
         self.stdin = stdin or sys.stdin or _closed(0)
         self.stdout = stdout or sys.stdout or _closed(1)
         self.stderr = stderr or sys.stderr or _closed(2)
@@ -199,9 +200,9 @@ class Terminal:
         """Prints an object on standard output, with the version of its schema first."""
         self.out(dumps({"schema": SCHEMA, **thing}))
 
-    def show(self, as_json: bool, things: Iterable[Mapping[str, Any]], lines: Iterable[str]) -> None:
+    def show(self, things: Iterable[Mapping[str, Any]], lines: Iterable[str]) -> None:
         """Prints the same as objects or as lines of text, and makes only what is printed."""
-        if as_json:
+        if self.json:
             for thing in things:
                 self.out_json(thing)
         else:

@@ -54,14 +54,14 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     check_room(parent)
     if busy:
         terminal.err(f"spooltop: {busy}: they make the figures lower, and the bench slows them down")
-    _announce(path, parent, seconds, args.json, terminal)
+    _announce(path, parent, seconds, terminal)
     failed = False
     section: list[Figure] = []
     line = ProgressLine(terminal, "bench", hint="Ctrl-C stops and cleans up")
 
     def show() -> None:
         line.close()
-        terminal.show(args.json, map(_json, section), _table(section))
+        terminal.show(map(_json, section), _table(section))
         terminal.flush()
         section.clear()
 
@@ -73,7 +73,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
                     if section and figure.run.section != section[-1].run.section:
                         show()
                     section.append(figure)
-                    if args.json:
+                    if terminal.json:
                         show()
         except KeyboardInterrupt:
             show()
@@ -104,7 +104,7 @@ def _others(args: argparse.Namespace, context: Context, path: str) -> str:
     return f"{' and '.join(found)} at work here now" if found else ""
 
 
-def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: Terminal) -> None:
+def _announce(path: str, parent: str, seconds: float, terminal: Terminal) -> None:
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         mount = mount_of(fd)
@@ -112,7 +112,7 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
         os.close(fd)
     kind = "?" if mount is None else mount.fs_type
     system = os.uname()
-    if as_json:
+    if terminal.json:
         terminal.out_json(
             {
                 "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),

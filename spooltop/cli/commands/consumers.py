@@ -27,7 +27,7 @@ def consumers(args: Namespace, context: Context) -> int:
             found = control.consumers()
     chosen = [one for one in found.consumers if args.verdict in (None, one.verdict)]
     lines = _text(chosen, found) if chosen else ["no consumers here"] if args.verdict is None else []
-    context.terminal.show(args.json, (_json(one, found) for one in chosen), lines)
+    context.terminal.show((_json(one, found) for one in chosen), lines)
     for note in _notes(found):
         context.terminal.error(f"{escape(path)}: {note}")
     if not chosen and args.verdict is not None:

@@ -62,14 +62,14 @@ def init(args: Namespace, context: Context) -> int:
             raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
     done = f"made {escape(path)} with {', '.join(made)}"
     line = done if made else f"{escape(path)} is a spool already, nothing was changed"
-    context.terminal.show(args.json, [{"spool": escape(full_name(path)), "made": made}], [line])
+    context.terminal.show([{"spool": escape(full_name(path)), "made": made}], [line])
     return 0
 
 
 def _init_on_a_server(args: Namespace, context: Context) -> int:
     with open_queue(args.path, action="init", create=True, environ=context.terminal.environ) as queue:
         name = escape(queue.name)
-        context.terminal.show(args.json, [{"spool": name}], [f"{name} is ready"])
+        context.terminal.show([{"spool": name}], [f"{name} is ready"])
     return 0
 
 
@@ -127,7 +127,7 @@ def put(args: Namespace, context: Context) -> int:
                 failed += 1
                 continue
             duplicate = isinstance(done, MessageId) and done.duplicate
-            terminal.show(args.json, [{"id": escape(done), "duplicate": duplicate}], [escape(done)])
+            terminal.show([{"id": escape(done), "duplicate": duplicate}], [escape(done)])
             terminal.flush()
     return SOME if failed else 0
 

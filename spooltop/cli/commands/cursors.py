@@ -41,7 +41,7 @@ def cursors(args: Namespace, context: Context) -> int:
 def _listed(args: Namespace, context: Context) -> int:
     snapshot = answered(watched(args, context, args.path, progress=True), args.path)
     lines = as_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
-    context.terminal.show(args.json, as_json.cursors(snapshot), lines)
+    context.terminal.show(as_json.cursors(snapshot), lines)
     return 0
 
 
@@ -88,7 +88,7 @@ def _mute(args: Namespace, context: Context) -> int:
             return 4
         end = control.mute(source, seconds)
     said = f"{escape(source)} is muted until {as_text.date(end)}"
-    context.terminal.show(args.json, [{"source": escape(source), "muted_until": end}], [said])
+    context.terminal.show([{"source": escape(source), "muted_until": end}], [said])
     return 0
 
 
@@ -97,7 +97,7 @@ def _unmute(args: Namespace, context: Context) -> int:
     with context.control(args, args.path) as control:
         ended = control.unmute(source)
     thing = {"source": escape(source), "muted_until": None, "was_muted": ended}
-    context.terminal.show(args.json, [thing], [f"{escape(source)} is no longer muted"] if ended else [])
+    context.terminal.show([thing], [f"{escape(source)} is no longer muted"] if ended else [])
     if not ended:
         context.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
         return 4

@@ -34,7 +34,7 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals():
         with while_waiting(terminal, "doctor", control.current_step):
             found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
-    terminal.show(args.json, map(_json, found), _drawn(found, terminal) if terminal.out_is_terminal else map(_plain, found))
+    terminal.show(map(_json, found), _drawn(found, terminal) if terminal.out_is_terminal else map(_plain, found))
     return exit_code(found)
 
 

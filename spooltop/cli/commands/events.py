@@ -35,7 +35,7 @@ _WAITING = 1_000
 def events(args: Namespace, context: Context) -> int:
     names = targets_of(args, context)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
-    told = _Told(context.terminal, not args.json, runner, lambda: watching.stop())
+    told = _Told(context.terminal, runner, lambda: watching.stop())
     sinks = {name: _Sink(TargetEvents(name), told) for name in names}
     watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON)
     watching.require_one()
@@ -53,7 +53,6 @@ class _Told(Struct):
     printed any more."""
 
     terminal: Terminal
-    as_lines: bool
     runner: _Runner | None
     stop: Callable[[], object]
     error: Exception | None = None
@@ -65,7 +64,7 @@ class _Told(Struct):
                 return
             try:
                 for event in found:
-                    self.terminal.show(not self.as_lines, [as_json(event)], [as_text(event)])
+                    self.terminal.show([as_json(event)], [as_text(event)])
                 if found:
                     self.terminal.flush()
             except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it

@@ -15,7 +15,7 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 
 from ..context import NOTHING_MATCHED, Context
-from ..render import as_text
+from ..render import as_json, as_text
 
 _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
 """Needs of each word, in English and as they are written."""
@@ -26,7 +26,7 @@ def layouts(args: Namespace, context: Context) -> int:
     """Runs ``layouts`` and its words ``form``, ``show NAME`` and ``try FILE PATH``. Returns 1 where a layout file is not valid, 4
     where no file lies in a box."""
     if not args.words:
-        return _list(args.json, context)
+        return _list(context)
     word, *rest = args.words
     if word not in _NEEDS:
         advice = "spooltop layouts, or with one of form, show NAME, try FILE PATH"
@@ -35,53 +35,49 @@ def layouts(args: Namespace, context: Context) -> int:
     if len(rest) != len(form.split()):
         raise UsageError(f"layouts {word} needs {needs}", advice=f"spooltop layouts {word} {form}".rstrip())
     if word == "try":
-        return _try(rest[0], rest[1], args.json, context)
+        return _try(context, *rest)
     text = form_text() if word == "form" else layout_text(rest[0], context.terminal.environ)
     for line in text.splitlines():
         context.terminal.out(escape(line))
     return 0
 
 
-def _list(as_json: bool, context: Context) -> int:
-    known = known_layouts(context.terminal.environ)
-    out = context.terminal.out
-    widest = max((len(" ".join(one.boxes)) for one in known), default=0)
+def _list(context: Context) -> int:
+    terminal = context.terminal
+    known = known_layouts(terminal.environ)
+    widest = max((len(" ".join(one["boxes"])) for one in known), default=0)
     for one in known:
-        if as_json:
-            line = {
-                "name": one.name or None, "file": escape(one.path), "ships": one.ships,
-                "shadowed": one.shadowed, "boxes": list(one.boxes), "error": one.error or None, "warnings": list(one.warnings),
-            }  # fmt: skip
-            context.terminal.out_json(line)
-        elif one.error:
-            context.terminal.error(one.error)
+        if terminal.json:
+            terminal.out_json(one)
+        elif one["error"]:
+            terminal.error(one["error"])
         else:
-            where = "comes with spooltop" if one.ships else escape(one.path)
-            where += ", not used: another layout of this name comes first" if one.shadowed else ""
-            out(f"{escape(one.name):<22} {' '.join(one.boxes):<{widest}} {where}")
-            _warn(one.warnings, context)
-    return 1 if any(one.error for one in known) else 0
+            where = "comes with spooltop" if one["ships"] else one["file"]
+            where += ", not used: another layout of this name comes first" if one["shadowed"] else ""
+            terminal.out(f"{escape(one['name']):<22} {' '.join(one['boxes']):<{widest}} {where}")
+            _warn(one["warnings"], context)
+    return 1 if any(one["error"] for one in known) else 0
 
 
-def _try(file: str, path: str, as_json: bool, context: Context) -> int:
+def _try(context: Context, file: str, path: str) -> int:
+    terminal = context.terminal
     now = time.time()
     counts: Counter[str] = Counter()
-    warnings = context.reach(file, lambda: list(layout_warnings(file, context.terminal.environ)))
-    if not as_json:
+    warnings = context.reach(file, lambda: list(layout_warnings(file, terminal.environ)))
+    if not terminal.json:
         _warn(warnings, context)
-    for found in context.reach(path, lambda: list(try_layout(file, path, context.terminal.environ))):
+    for found in context.reach(path, lambda: list(try_layout(file, path, terminal.environ))):
         counts[found.box] += 1
-        context.terminal.show(as_json, [_json(found, now)], [_text(found, now)])
-    if not as_json:
+        terminal.show([_json(found, now)], [_text(found, now)])
+    if not terminal.json:
         boxes = " · ".join(f"{box} {count:,}" for box, count in counts.items() if box) or "no file lies in a box"
-        context.terminal.out(f"{boxes} · in no box {counts['']:,}")
+        terminal.out(f"{boxes} · in no box {counts['']:,}")
     return 0 if counts.total() > counts[""] else NOTHING_MATCHED
 
 
 def _text(found: SortedFile, now: float) -> str:
-    box = found.box or "—"
     facts = " ".join((*_judged(found.row, now), *_facts(found.facts, now)))
-    return f"{box:<9} {escape(found.path)}  [{escape(found.rule)}]{'  ' if facts else ''}{facts}"
+    return f"{found.box or '—':<9} {escape(found.path)}  [{escape(found.rule)}]{'  ' if facts else ''}{facts}"
 
 
 def _judged(row: Row | None, now: float) -> Iterator[str]:
@@ -113,14 +109,15 @@ def _facts(facts: Mapping[str, float | int | str], now: float) -> list[str]:
 
 
 def _json(found: SortedFile, now: float) -> dict[str, object]:
+    row = found.row
     line: dict[str, object] = {
-        "path": escape(found.path), "box": found.box or None, "id": escape(found.id) or None,
-        "rule": found.rule, **found.facts,
+        "path": escape(found.path), "box": found.box or None, "id": (row and escape(row.id)) or None, "rule": found.rule,
+        **found.facts,
     }  # fmt: skip
-    if (row := found.row) is not None:
+    if row is not None:
+        owner = row.owner and {"pid": row.owner.pid, "command": escape(row.owner.command or "") or None}
         line |= {
             "in_box_age": row.in_box_age(now), "in_box_is_bound": row.since_is_bound,
-            "verdict": None if row.verdict is None else str(row.verdict), "evidence": row.evidence,
-            "owner": None if row.owner is None else {"pid": row.owner.pid, "command": escape(row.owner.command or "") or None},
+            **as_json.members(row, "verdict", "evidence"), "owner": owner,
         }  # fmt: skip
     return line

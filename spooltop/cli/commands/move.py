@@ -49,7 +49,7 @@ def move(args: Namespace, context: Context) -> int:
             plan = f"move: {_messages(waiting)} {where}; they get new ids and begin with their first attempt"
             plan = "; ".join([plan, *left])
             if args.dry_run:
-                terminal.show(args.json, [_planned(source.name, target.name, waiting)], [plan])
+                terminal.show([_planned(source.name, target.name, waiting)], [plan])
                 return DONE
             confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, terminal, shown=[plan])
             line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
@@ -57,7 +57,7 @@ def move(args: Namespace, context: Context) -> int:
                 done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)
             left = _left(done, source)
             words = "; ".join([*_done(done, target), *left])
-            terminal.show(args.json, [_planned(source.name, target.name, waiting, done)], [words])
+            terminal.show([_planned(source.name, target.name, waiting, done)], [words])
     return INTERRUPTED if done.stopped else SOME if left or done.taken else DONE
 
 

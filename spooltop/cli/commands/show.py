@@ -104,7 +104,7 @@ def show(args: Namespace, context: Context) -> int:
         if args.who:
             for row in found:
                 holders = control.holders(row.key)
-                terminal.show(args.json, [as_json.holders(holders, row)], as_text.holders(holders))
+                terminal.show([as_json.holders(holders, row)], as_text.holders(holders))
             return 0
         if args.raw:
             if len(found) > 1:
@@ -131,11 +131,11 @@ def ops(args: Namespace, context: Context) -> int:
         if args.operation is not None:
             one = _the_one(records, args.operation, args.path)
             trail = control.audit(one.operation)
-            context.terminal.show(args.json, [as_json.audited(one, trail, now)], as_text.audited(one, trail, now))
+            context.terminal.show([as_json.audited(one, trail, now)], as_text.audited(one, trail, now))
             return 0
     shown = records if args.all else records[:_OPERATIONS]
     lines = as_text.operations(shown, now) if shown else ["no operations yet"]
-    context.terminal.show(args.json, (as_json.operation(record, now) for record in shown), lines)
+    context.terminal.show((as_json.operation(record, now) for record in shown), lines)
     if len(shown) < len(records):
         context.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
     return 0
@@ -166,7 +166,7 @@ def tickets(args: Namespace, context: Context) -> int:
 
 def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Namespace, context: Context) -> int:
     """Prints locks, and which servers did not answer; returns the exit code for that."""
-    context.terminal.show(args.json, map(as_json.lock, locks), lines)
+    context.terminal.show(map(as_json.lock, locks), lines)
     failed = [lock for lock in locks if lock.failed]
     for lock in failed:
         context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")

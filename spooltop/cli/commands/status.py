@@ -64,7 +64,7 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
         for target, one in zip(targets, found, strict=True)
     ]
     ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
-    context.terminal.show(args.json, map(glance_json, ordered), glance_lines(ordered))
+    context.terminal.show(map(glance_json, ordered), glance_lines(ordered))
     return max(code for _, code in looks)
 
 
