@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
@@ -43,6 +44,11 @@ def _quote(text: str) -> str:
     from shlex import quote  # only for hints
 
     return quote(text)
+
+
+def why_read_only(folder: int) -> str | None:
+    """Why nothing in the open directory can be changed, or None."""
+    return f"the file system is read-only ({os.strerror(errno.EROFS)})" if os.fstatvfs(folder).f_flag & os.ST_RDONLY else None
 
 
 def closed_words(what: str, found: os.stat_result, *command: str) -> str:

@@ -38,8 +38,7 @@ def held(operation: str, count: int, numbers: range) -> MoveIntent:
     names = [f"{1795222800000000 + n:016d}.P4290R{n * 0x9E3779B97F4A7C15 % 2**64:016x}.bench" for n in numbers]
     inos = [7_000_000 + number for number in numbers]
     ctimes = [1795222800_000000000 + number * 31_337 for number in numbers]
-    sizes, tokens = [1024] * len(names), [None] * len(names)
-    run = MoveRun.of("new", f"held/{operation}", names, names, inos, sizes, ctimes, tokens)
+    run = MoveRun("new", f"held/{operation}", names, inos, 1024, ctimes, None)
     return MoveIntent(operation, numbers.start, Action.HOLD, 1.8e9, "bench", None, [run], count=count)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spooltop.backends.journal.item_operator import SingleOperator, Skipped, outcome_of
+from spooltop.backends.journal.item_operator import SingleOperator, Skipped
 from spooltop.backends.journal.log_store import LogStore
 from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, Plan, Progress, Refusal
+from spooltop.model.operations.plan import Candidates, Item, Plan, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Json
 
@@ -63,14 +63,11 @@ class MemoryOperator(SingleOperator[Moved]):
         [item] = items
         return Moved(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, item.id, *item.ref)  # type: ignore[misc]
 
-    def _change(self, item: Item, intent: Moved, stop: Callable[[], bool]) -> ItemResult:
-        def move() -> None:
-            if item.id not in self.boxes[intent.source]:
-                raise Skipped("gone")
-            self.boxes[intent.source].remove(item.id)
-            self.boxes[intent.target].add(item.id)
-
-        return ItemResult(item.id, item.name, *outcome_of(move))
+    def _change(self, item: Item, intent: Moved, stop: Callable[[], bool]) -> None:
+        if item.id not in self.boxes[intent.source]:
+            raise Skipped("gone")
+        self.boxes[intent.source].remove(item.id)
+        self.boxes[intent.target].add(item.id)
 
 
 def row_of(id: str, box: Box) -> Row:

@@ -20,7 +20,7 @@ from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action
 
 from ..journal.log_store import STATE_DIR, SpoolPathLogs, StateLogs
-from .cursors.watcher import WriterWatch
+from .cursors.files import WriterWatch
 from .detect import IdentifiedPath, Kind, identify
 from .events.watcher import side_watch
 from .liveness.processes import Processes

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from msgspec import Struct
 
 from spooltop.engine import names as grammar
 from spooltop.model.operations.plan import Outcome
-from spooltop.model.vocabulary import Box, Json
+from spooltop.model.vocabulary import Box
 
 from ..journal.record_log import (
     HEAD_AT_MOST,
@@ -56,16 +56,6 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
     to_names: list[str] | None = None
     meta: dict[str, Any] | None = None
 
-    @classmethod
-    def of(
-        cls, source: str | None, target: str | None, names: list[str], to_names: list[str], inos: list[int], sizes: list[int],
-        ctimes: list[int], tokens: list[str | None], meta: Mapping[str, Json] | None = None,
-    ) -> MoveRun:  # fmt: skip
-        return cls(
-            source, target, names, _column(inos), _column(sizes), _column(ctimes), _column(tokens),
-            None if target is None or to_names == names else to_names, None if meta is None else dict(meta),
-        )  # fmt: skip
-
     @property
     def source_folder(self) -> tuple[Box, str] | None:
         """The (box, folder) that the messages leave."""
@@ -105,11 +95,6 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
 
 
 _place = tuple.__new__
-
-
-def _column(values: list[Any]) -> Any:
-    """The value that all of ``values`` have, or else the list of them."""
-    return values[0] if values and values.count(values[0]) == len(values) else values
 
 
 def folder_text(box: Box, folder: str) -> str:

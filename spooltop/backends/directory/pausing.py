@@ -7,9 +7,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine.atomic import drafts_of, publish_new
@@ -20,13 +18,13 @@ from spooltop.errors import Unreadable, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import REASON_AT_MOST, Observation, Pause, pause_words
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
+from spooltop.model.operations.plan import Candidates, Item, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
-from ..journal.item_operator import SingleOperator, Skipped, changed, one_step_record, outcome_of
+from ..journal.item_operator import UNFILLED, PinnedChange, SingleOperator, Skipped, changed, one_step_record, ref_of
 from ..journal.log_store import LogStore
 from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from .operator.rules import can_change
@@ -121,12 +119,9 @@ def _listed(who: list[str]) -> str:
 
 # Pauses a spool and resumes it. Undo gives back the state before, with who paused it, when and why.
 
-class PauseRef(Struct, frozen=True):
-    """The pin of a plan: the pause that was found, None for none, with what identifies its file; and the pause that it is to
-    be."""
+class PauseRef(PinnedChange[PauseIntent], frozen=True):
+    """The pin of a plan, with what identifies the file of the pause that was found, None where there was none."""
 
-    before: Pause | None
-    after: Pause | None
     pin: Pin | None
 
 
@@ -165,11 +160,12 @@ class PauseOperator(SingleOperator[PauseIntent]):
             if pause is not None:
                 return Candidates((), [Refusal(row, f"it is paused already, {pause_words(pause, now)}")])
             words = "Consumers of spooltop claim no message until it is resumed"
-            item = Item(row, PauseRef(None, Pause(self._user, now, reason), None), words=words)
+            item = Item(row, PauseRef(PauseIntent(*UNFILLED, None, Pause(self._user, now, reason)), None), words=words)
             return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
         if pause is None:
             return Candidates((), [Refusal(row, "it is not paused")])
-        item = Item(row, PauseRef(pause, None, pin), words=f"Consumers claim messages again. Paused {pause_words(pause, now)}")
+        words = f"Consumers claim messages again. Paused {pause_words(pause, now)}"
+        item = Item(row, PauseRef(PauseIntent(*UNFILLED, pause, None), pin), words=words)
         return Candidates([item], notes=self._notes(resume_notes))
 
     def _notes(self, notes: Callable[[Observation], tuple[str, ...]]) -> tuple[str, ...]:
@@ -179,15 +175,10 @@ class PauseOperator(SingleOperator[PauseIntent]):
             return (f"Who is at work now is not visible: {escape(str(error))}.",)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> PauseIntent:
-        ref, at = cast("PauseRef", items[0].ref), self._clock()
-        after = ref.after
-        if plan.action is Action.PAUSE and after is not None:
-            after = replace(after, at=at)  # it may have been planned long ago
-        return PauseIntent(plan.operation, 0, plan.action, at, self._user, plan.undoes, ref.before, after)
-
-    def _change(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> ItemResult:
-        outcome, reason = outcome_of(lambda: self._set(intent.after, cast("PauseRef", item.ref).pin))
-        return ItemResult(item.row.id, item.row.name, outcome, reason, item.row.name if outcome is Outcome.DONE else "")
+        intent = super()._intent(plan, place, items)
+        if plan.action is Action.PAUSE and intent.after is not None:
+            return replace(intent, after=replace(intent.after, at=intent.at))  # it may have been planned long ago
+        return intent
 
     def _records(
         self,
@@ -209,8 +200,8 @@ class PauseOperator(SingleOperator[PauseIntent]):
             records.append(one_step_record(logged, one.words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
         return records
 
-    def _set(self, after: Pause | None, pin: Pin | None) -> None:
-        """Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
+    def _change(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> None:
+        after, pin = intent.after, ref_of(item, PauseRef).pin
         with SpoolDirs(self._path, self._files) as dirs:
             if after is not None:
                 own = dirs.private_dir(create=True)
@@ -243,7 +234,7 @@ class PauseOperator(SingleOperator[PauseIntent]):
                 return Candidates((), (), ("it was cut short and changed nothing", *problems))
             return Candidates((), [Refusal(row, self._too_late(now))], problems)
         words = "Consumers claim messages again" if one.before is None else f"Paused {pause_words(one.before, at)} again"
-        return Candidates([Item(row, PauseRef(now, one.before, pin), words=words)], notes=problems)
+        return Candidates([Item(row, PauseRef(PauseIntent(*UNFILLED, now, one.before), pin), words=words)], notes=problems)
 
     def _too_late(self, now: Pause | None) -> str:
         return "too late: it was resumed since" if now is None else "too late: it was paused again since"

@@ -30,8 +30,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key
 
 from ..row_listing import AgeCounter, RowListing
-from .cursors.files import CursorFiles, cursor_rights, named_folders
-from .cursors.watcher import CursorWatcher, WriterWatch
+from .cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders
 from .detect import with_layout
 from .events.flow import FlowMeter
 from .events.tracker import MessageTracker

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
@@ -353,14 +354,37 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
             raise Unreadable(f"the {self._kind.name} cannot be accessed: {error.strerror or error}", path=self._path) from error
 
 
+UNFILLED = ("", 0, Action.UNDO, 0.0, "", None)
+"""The first members of an intent whose operation has not begun."""
+
+
+class PinnedChange(Struct, Generic[IntentT], frozen=True):
+    """The ``ref`` of an item of a ``SingleOperator``. The ``record`` of its change is ``UNFILLED`` until its operation begins."""
+
+    record: IntentT
+
+
 class SingleOperator(ItemOperator[IntentT, ItemOutcome]):
     """An operator whose steps change one item each."""
 
     @abstractmethod
-    def _change(self, item: Item, intent: IntentT, stop: Callable[[], bool]) -> ItemResult:
-        """Changes the item. Never raises ``OSError``."""
+    def _change(self, item: Item, intent: IntentT, stop: Callable[[], bool]) -> None:
+        """Changes the item. Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
         ...
 
+    def _became(self, item: Item, intent: IntentT) -> str:
+        """The name of an item that was changed."""
+        return item.name
+
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> IntentT:
+        record: IntentT = ref_of(items[0], PinnedChange).record
+        return replace(
+            record, operation=plan.operation, step=place, action=plan.action, at=self._clock(), user=self._user,
+            undoes=plan.undoes,
+        )  # fmt: skip
+
     def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ItemOutcome]:
-        result = self._change(items[0], intent, stop)
-        return EndedStep([result], ItemOutcome(result.outcome, result.reason))
+        item = items[0]
+        outcome, reason = outcome_of(lambda: self._change(item, intent, stop))
+        became = self._became(item, intent) if outcome is Outcome.DONE else ""
+        return EndedStep([ItemResult(item.id, item.name, outcome, reason, became)], ItemOutcome(outcome, reason))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import threading
@@ -26,7 +25,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Owner, Verdict
 
-from ..access import closed_words
+from ..access import closed_words, why_read_only
 from ..row_listing import AgeCounter, RowListing
 from ..surroundings import Surroundings, Users
 from .definition import Layout
@@ -129,10 +128,8 @@ def _why_not_write(layout: Layout, dirs: QueueDirs) -> str | None:
             continue  # made with the first message that lies there
     for name, above, shown in places:
         if not os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
-            if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
-                return f"the file system is read-only ({os.strerror(errno.EROFS)})"
             found = os.stat(name, dir_fd=above, follow_symlinks=False)
-            return closed_words(shown, found, dirs.path)
+            return why_read_only(dirs.root) or closed_words(shown, found, dirs.path)
     return None
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors.files import handle_of
-from spooltop.backends.directory.cursors.watcher import WriterWatch, parse_events
+from spooltop.backends.directory.cursors.files import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
 from spooltop.model.look.locks import LockHolder
 from tests.needs import needs

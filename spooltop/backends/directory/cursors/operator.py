@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine.cursors import LOCK, CursorFile
@@ -18,20 +17,21 @@ from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageErro
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource, direction, pick, same_json, shown, type_change
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
+from spooltop.model.operations.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal
 from spooltop.model.redact import unredact
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
 from ...journal.item_operator import (
+    UNFILLED,
+    PinnedChange,
     SingleOperator,
     Skipped,
     changed,
     check_folder,
     folder_id,
     one_step_record,
-    outcome_of,
     ref_of,
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
@@ -65,17 +65,13 @@ CURSORS = RecordType(
 
 # Pins the cursor that is to be set, and describes the change, its risks, or the reason for a refusal.
 
-class CursorRef(Struct, frozen=True):
-    """The pin of a cursor in a plan: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which is in the
-    directory ``folder_id`` (device, inode), and the value ``after`` that it gets."""
+class CursorRef(PinnedChange[CursorSetIntent], frozen=True):
+    """The pin of a cursor in a plan: its ``file``, as shown, ``shared`` or of one source, in the directory ``folder_id`` (device,
+    inode)."""
 
     file: str
-    source: str
     shared: bool
     folder_id: tuple[int, int]
-    had: bool
-    before: Json
-    after: Json
 
 
 def chosen_file(source: str, file: Json, sources: tuple[CursorSource, ...], path: str) -> CursorSource:
@@ -106,7 +102,7 @@ def _stem(one: CursorSource) -> str:
     return os.path.basename(one.path).removesuffix(".json")
 
 
-def _warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) -> Iterator[str]:
+def _warnings_of(ref: CursorSetIntent, highest: Json, hide: Callable[[Json], Json]) -> Iterator[str]:
     """The warnings about a change: another type, or a step back below the ``highest`` value seen (None: none was). ``hide``
     redacts a value."""
     if ref.had and (change := type_change(ref.before, ref.after)):
@@ -228,12 +224,13 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
                 why = f"the section of {escape(source)} is too large to be shown whole: this would drop {fields} of it"
                 return Candidates((), [Refusal(row, why, forceable=True)])
         with folder_of(one.path, folders) as folder:
-            ref = CursorRef(one.path, source, one.shared, folder_id(folder), had, before, value)
-        words = self._change_words(ref)
+            record = CursorSetIntent(*UNFILLED, _real_path(one.path), source, had, before, value)
+            ref = CursorRef(record, one.path, one.shared, folder_id(folder))
+        words = self._change_words(record, one.path)
         for write in one.journal:
             if write.source == source and (highest is None or _comes_before(highest, write.new)):
                 highest = write.new
-        warnings = list(_warnings_of(ref, highest, partial(self._redactor.section, source)))
+        warnings = list(_warnings_of(record, highest, partial(self._redactor.section, source)))
         notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _stored_how(one))
         shown = self._redactor.section(source, value, marked=True)
         return Candidates([Item(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
@@ -247,22 +244,10 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         shown = escape(json.dumps(self._redactor.section(source, value), ensure_ascii=False))
         return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
-    def _change_words(self, one: CursorRef | CursorSetIntent) -> str:
+    def _change_words(self, one: CursorSetIntent, file: str) -> str:
         """The change in words: ``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
         before = self._words(one.source, one.before) if one.had else "nothing"
-        return f"{escape(one.source)}: {before} → {self._words(one.source, one.after)} in {escape(one.file)}"
-
-    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> CursorSetIntent:
-        ref = ref_of(items[0], CursorRef)
-        return CursorSetIntent(
-            plan.operation, 0, plan.action, self._clock(), self._user, plan.undoes, _real_path(ref.file), ref.source, ref.had,
-            ref.before, ref.after,
-        )  # fmt: skip
-
-    def _change(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> ItemResult:
-        ref = ref_of(item, CursorRef)
-        outcome, reason = outcome_of(lambda: self._store_value(ref, stop))
-        return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
+        return f"{escape(one.source)}: {before} → {self._words(one.source, one.after)} in {escape(file)}"
 
     def _records(
         self,
@@ -280,23 +265,23 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
             one, outcome = logged.steps[0]
             file = files.get(one.file)
             found = outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.after)
-            words = self._change_words(one)
+            words = self._change_words(one, one.file)
             cut_short = f"the new value {'is' if found else 'is not'} in the file"
             undone, too_late = undone_by.get(logged.operation), self._too_late(one, file)
             records.append(one_step_record(logged, words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
         return records
 
-    def _store_value(self, ref: CursorRef, stop: Callable[[], bool]) -> None:
-        """Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
+    def _change(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> None:
+        ref = ref_of(item, CursorRef)
         files = _Patient(self._patience, self._wait, stop)
         with self._folders() as folders, folder_of(ref.file, folders) as folder:
             check_folder(folder, ref.folder_id)
             file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
             try:
-                file.advance(ref.source, ref.after, expect=ref.before, timeout=None)  # ``files`` ends the wait
+                file.advance(intent.source, intent.after, expect=intent.before, timeout=None)  # ``files`` ends the wait
             except CursorMismatch as error:
                 now: Json = error.found  # type: ignore[assignment]  # what the file held, which is JSON
-                raise Skipped(self._moved_on(ref.source, now, ref.before)) from None
+                raise Skipped(self._moved_on(intent.source, now, intent.before)) from None
             except CursorUnreadable as error:
                 raise Skipped(escape(error.what)) from None
 

@@ -17,7 +17,6 @@ the lock, and its content names the holder:
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -35,7 +34,7 @@ from spooltop.model.text import escape, json_object
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import EXITED, Verdict
 
-from ...access import closed_words
+from ...access import closed_words, why_read_only
 from ..liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
 from ..scan import FolderNames
 from ..storage.disk import is_local, mount_of
@@ -655,8 +654,8 @@ def folder_closed(own: int, what: str, *command: str, file: os.stat_result | Non
     """Why this user may take nothing, or not ``file``, out of the open directory ``own``, called ``what`` (rename(2), unlink(2)),
     or None. ``command`` are the words after ``spooltop`` for a user who may. In a sticky directory the owner of the file counts
     too."""
-    if os.fstatvfs(own).f_flag & os.ST_RDONLY:
-        return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+    if why := why_read_only(own):
+        return why
     above = os.fstat(own)
     if file is not None and above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, file.st_uid):
         return closed_words("it", file, *command)

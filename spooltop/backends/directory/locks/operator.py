@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
 from spooltop.engine.atomic import publish_new, write_new
@@ -19,7 +19,7 @@ from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
+from spooltop.model.operations.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age, count, duration
@@ -27,12 +27,13 @@ from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ...access import quoted
 from ...journal.item_operator import (
+    UNFILLED,
+    PinnedChange,
     SingleOperator,
     Skipped,
     check_folder,
     folder_id,
     operation_record,
-    outcome_of,
     ref_of,
 )
 from ...journal.log_store import LogStore, with_above
@@ -239,11 +240,10 @@ def put_back(one: LockRecord, folder: int, files: Files) -> None:
 
 # Pins the locks and the tickets that are to be removed.
 
-class LockRef(Struct, frozen=True):
-    """The pin of a lock in a plan: the lock as it was read, what identifies it, its directory (device, inode), and the pid that
-    had it. ``pin`` is None for a lock that is to be put back."""
+class LockRef(PinnedChange[LockRecord], frozen=True):
+    """The pin of a lock in a plan: what identifies it, its directory (device, inode), and the pid that had it. The ``record`` has
+    the lock as it was read. ``pin`` is None for a lock that is to be put back."""
 
-    record: LockRecord
     pin: Pin | None
     folder_id: tuple[int, int]
     pid: int | None
@@ -371,22 +371,15 @@ class LockOperator(SingleOperator[LockRecord]):
             elif not element:
                 content = read_small(names[0], own, files=self._files, limit=CONTENT_MAX).data
         record = LockRecord(
-            "", 0, Action.UNLOCK, 0.0, self._user, None, lock.path, os.path.realpath(folder[0]), path, names, content, link,
+            *UNFILLED, lock.path, os.path.realpath(folder[0]), path, names, content, link,
             element, found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime,
             _words_of(lock, names[0], pid, element),
         )  # fmt: skip
         ref = LockRef(record, pinned(found), folder_id(folder[1]), pid)
         return Item(row, ref, lock.evidence if forced else "", record.words)
 
-    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> LockRecord:
-        return replace(
-            ref_of(items[0], LockRef).record, operation=plan.operation, step=place, action=plan.action, at=self._clock(),
-            user=self._user, undoes=plan.undoes,
-        )  # fmt: skip
-
-    def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> ItemResult:
-        outcome, reason = outcome_of(lambda: self._remove_or_restore(intent, ref_of(item, LockRef)))
-        return ItemResult(item.row.id, item.row.name, outcome, reason, intent.path if outcome is Outcome.DONE else "")
+    def _became(self, item: Item, intent: LockRecord) -> str:
+        return intent.path
 
     def _record(self, logged: LoggedOperation[LockRecord, ItemOutcome], undone: str | None) -> OperationRecord:
         items = [record for record, _ in logged.steps.values()]
@@ -420,8 +413,8 @@ class LockOperator(SingleOperator[LockRecord]):
         table = read_table(self._processes)
         return LockFiles(self._world, tickets=self._tickets).look(known, lambda: table, boxes)
 
-    def _remove_or_restore(self, one: LockRecord, ref: LockRef) -> None:
-        """Removes a lock or puts it back. Raises ``Skipped``, ``OSError``."""
+    def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> None:
+        one, ref = intent, ref_of(item, LockRef)
         with self._folders() as folders:
             fd = check_folder(next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None), ref.folder_id)
             with opened_below(fd, one.below, self._files) as own:

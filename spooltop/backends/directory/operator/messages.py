@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from stat import S_IFREG
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -288,13 +288,19 @@ class Run(NamedTuple):
 
     def logged(self) -> MoveRun:
         """The run as the journal announces it."""
-        messages = [move.message for move in self.moves]
-        return MoveRun.of(
-            folder_text(self.box, self.folder), None if self.to_box is None else folder_text(self.to_box, self.to_folder),
-            [one.name for one in messages], [move.to_name for move in self.moves],
-            [one.st_ino for one in messages], [one.st_size for one in messages], [one.st_ctime_ns for one in messages],
-            [one.group.token for one in messages], self.was,
+        names, to_names = [move.message.name for move in self.moves], [move.to_name for move in self.moves]
+        facts = [(one.st_ino, one.st_size, one.st_ctime_ns, one.group.token) for one in (move.message for move in self.moves)]
+        inos, sizes, ctimes, tokens = map(_column, zip(*facts, strict=True))
+        target = None if self.to_box is None else folder_text(self.to_box, self.to_folder)
+        return MoveRun(
+            folder_text(self.box, self.folder), target, names, inos, sizes, ctimes, tokens,
+            None if target is None or to_names == names else to_names, None if self.was is None else dict(self.was),
         )  # fmt: skip
+
+
+def _column(values: tuple[Any, ...]) -> Any:
+    """The value that all of ``values`` have, or else the list of them."""
+    return values[0] if values.count(values[0]) == len(values) else list(values)
 
 
 def results_of(runs: Sequence[Run], pinned: Sequence[Pinned], outcome: BatchOutcome) -> MessageResults:

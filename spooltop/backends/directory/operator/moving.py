@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from json.encoder import encode_basestring_ascii as quoted
-from stat import S_IMODE, S_ISREG
+from stat import S_ISREG
 from time import time_ns
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.files import closing, is_inode, mode_like, status_of
+from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict
@@ -144,14 +144,12 @@ class MetaWriter:
         self._files = dirs.files
         self._large = large
         self._lookup = NameLookup(dirs.files)
-        self._fit: set[int] = set()
         self._meta_names: dict[tuple[int, str], str] = {}
         self._common: dict[tuple[Box, str], _Common] = {}
         self._covered: dict[tuple[Box, str, str], bool] = {}
 
     def forget(self) -> None:
         """Forgets what is known by descriptor. To be called before a folder is closed: another may get its descriptor."""
-        self._fit.clear()
         self._meta_names.clear()
 
     def settle(self) -> None:
@@ -227,25 +225,16 @@ class MetaWriter:
         """Writes the metadata of one message. Raises ``OSError``, and leaves nothing then."""
         folder, words = meta
         meta_name = set_aside.meta_name(name)
+        shared = name in meta_name  # else the name is too long to stand there, and stands inside
+        inside = "" if shared else f', "name": {quoted(name)}'
+        data, like = f"{words}{inside}}}\n".encode(), self._dirs.owner_model
         try:
-            fd = self._files.create(meta_name, folder)
+            write_new(self._files, folder, meta_name, data, like, durable=False)
         except FileExistsError:
             if self._lookup.inode(name, folder) is not None:
                 raise
             self._files.unlink(meta_name, folder)  # left by one that was cut off
-            fd = self._files.create(meta_name, folder)
-        shared = name in meta_name  # else the name is too long to stand there, and stands inside
-        inside = "" if shared else f', "name": {quoted(name)}'
-        try:
-            try:
-                self._files.write_all(fd, f"{words}{inside}}}\n".encode())
-                if folder not in self._fit:
-                    self._make_fit(fd, folder)
-            finally:
-                self._files.close(fd)
-        except OSError:
-            self.drop(name, folder)
-            raise
+            write_new(self._files, folder, meta_name, data, like, durable=False)
         if shared:
             self._meta_names[meta] = meta_name
 
@@ -254,13 +243,6 @@ class MetaWriter:
             self._files.unlink(set_aside.meta_name(name), folder)
         except OSError:
             return  # metadata without a message are never shown; where the message stands is what counts
-
-    def _make_fit(self, fd: int, folder: int) -> None:
-        """Gives the metadata their owner and mode, and finds out whether new files in this folder have them from the start."""
-        like, born = self._dirs.owner_model, self._files.fstat(fd)
-        self._files.copy_owner(fd, like)
-        if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):
-            self._fit.add(folder)
 
 
 # Rechecks a holder just before its message is moved. Own claims are checked by the lock on their presence file, which is proof.

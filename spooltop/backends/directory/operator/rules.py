@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from contextlib import closing
@@ -15,7 +14,7 @@ from spooltop.engine.pausing import PAUSED
 from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import Action, Box
 
-from ...access import closed_words
+from ...access import closed_words, why_read_only
 
 FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """The actions that may take a claim from a running holder, where they are forced."""
@@ -110,16 +109,8 @@ def _belongs_to(dirs: SpoolDirs, name: str, fd: int, user: int) -> bool:
 
 
 def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
-    try:
-        found = dirs.files.stat(OWN, dirs.root)
-    except FileNotFoundError:
-        why = _refusal(dirs, ".")
-        return None if why is None else f"{OWN}, which holds the journal, cannot be made: {why}"
-    except OSError as error:
-        return f"{OWN} cannot be accessed: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{OWN} is not a directory; find out who created it"
-    return _refusal(dirs, OWN)
+    why = _refusal(dirs, ".")
+    return _why_not_folder(dirs, OWN, dirs.root, OWN, why and f"{OWN}, which holds the journal, cannot be made: {why}")
 
 
 def _why_not_resume(dirs: SpoolDirs) -> str | None:
@@ -139,19 +130,25 @@ def _why_not_resume(dirs: SpoolDirs) -> str | None:
 def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
     """Why this user may not write the folders of ``box``, or None; None also where nothing was ever set aside there: then it
     can be made, or there is nothing to take from."""
-    name = f"{OWN}/{box.value}"
     try:
         own = dirs.private_dir()
-        found = None if own is None else dirs.files.stat(box.value, own)
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        return f"{name} cannot be accessed: {error.strerror}"
-    if own is None or found is None:
-        return None
+        return f"{OWN}/{box.value} cannot be accessed: {error.strerror}"
+    return None if own is None else _why_not_folder(dirs, box.value, own, f"{OWN}/{box.value}", None)
+
+
+def _why_not_folder(dirs: SpoolDirs, name: str, above: int, shown: str, missing: str | None) -> str | None:
+    """Why this user may not write the directory ``name`` in the directory ``above``, called ``shown``, or None; ``missing`` where
+    there is none."""
+    try:
+        found = dirs.files.stat(name, above)
+    except FileNotFoundError:
+        return missing
+    except OSError as error:
+        return f"{shown} cannot be accessed: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"{name} is not a directory; find out who created it"
-    return _refusal(dirs, box.value, own, name)
+        return f"{shown} is not a directory; find out who created it"
+    return _refusal(dirs, name, above, shown)
 
 
 def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = "") -> str | None:
@@ -164,6 +161,4 @@ def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = 
         found = os.stat(name, dir_fd=above, follow_symlinks=False)
     except OSError as error:
         return f"{shown} cannot be accessed: {error.strerror}"
-    if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
-        return f"the file system is read-only ({os.strerror(errno.EROFS)})"
-    return closed_words(shown, found, dirs.path)
+    return why_read_only(dirs.root) or closed_words(shown, found, dirs.path)
