@@ -11,24 +11,22 @@ from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
 from .header import ago
-from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, fitted, join, line_width, merge, plain
+from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, crop, first_fit, fitted, join, line_width, plain
 from .text import clip, pad, pad_left, shown, text_width
 
 _CELLS = 20
+_WITH_BYTES, _WITH_HISTORY = 48, 72
+"""Cells of a window from which on boxes have these columns."""
 
 
 def spark(values: Sequence[float | None], cells: int) -> str:
     """Draws one character per value, oldest first. The height is in sevenths of the highest value: an eighth stays free, so that
     bars of two lines never touch. ``·`` marks cells that were not watched."""
-    drawn = list(values[-cells:]) if cells else []
+    drawn = [None] * (cells - len(values)) + list(values[-cells:] if cells else ())
     top = max((value for value in drawn if value is not None), default=0.0)
-    out = [UNWATCHED] * (cells - len(drawn))
-    for value in drawn:
-        if value is None:
-            out.append(UNWATCHED)
-        else:
-            out.append(BARS[0] if value <= 0 else BARS[max(1, round(value / top * 6))])
-    return "".join(out)
+    return "".join(
+        UNWATCHED if value is None else BARS[0] if value <= 0 else BARS[max(1, round(value / top * 6))] for value in drawn
+    )
 
 
 def box_table(snapshot: Snapshot, width: int) -> Lines:
@@ -36,19 +34,14 @@ def box_table(snapshot: Snapshot, width: int) -> Lines:
     boxes = snapshot.observation.boxes
     if not any(box in boxes for box in Box):
         return []
-    with_bytes, with_history = width >= 48, width >= 72
-    title = f" {'box':<5}{'depth':>10}{'oldest':>8}"
-    if with_bytes:
-        title += f"{'bytes':>8}"
-    if with_history:
-        unwatched = any(value is None for box in LIVE for value in _history(snapshot, box))
+    title = _figures("box", "depth", "oldest", "bytes", width)
+    if width >= _WITH_HISTORY:
+        unwatched = any(None in _history(snapshot, box) for box in LIVE)
         title += f"  depth, {units.duration(snapshot.cell * _CELLS)}, a cell is {units.duration(snapshot.cell)}"
         title += "  · = not yet watched" if unwatched else ""
-    lines: Lines = [plain(title, width, Style.DIM)]
-    lines += [_box_line(snapshot, boxes[box], width, with_bytes, with_history) for box in LIVE if box in boxes]
-    aside = [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]
-    if aside:
-        lines.append(_aside_line(aside, width, snapshot.taken_at, with_bytes))
+    lines = [plain(title, width, Style.DIM), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
+    if aside := [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]:
+        lines.append(_aside_line(aside, width, snapshot.taken_at))
     return lines
 
 
@@ -56,15 +49,13 @@ def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
     """A single line for small windows: ``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``."""
     boxes, counts = snapshot.observation.boxes, snapshot.observation.counts
     loud = {
-        Box.CUR: Style.BAD(f", {counts.dead} DEAD") if counts.dead else Span(""),
-        Box.TMP: Style.WARN(f", {counts.abandoned} abandoned") if counts.abandoned else Span(""),
+        Box.CUR: Style.BAD(f", {counts.dead} DEAD" if counts.dead else ""),
+        Box.TMP: Style.WARN(f", {counts.abandoned} abandoned" if counts.abandoned else ""),
     }
     parts: list[str | Span] = []
     for box in (Box.NEW, Box.CUR, Box.TMP):
         if box in boxes:
-            state = boxes[box]
-            depth = units.count(state.count, complete=state.complete)
-            parts += [f"{' ·' if parts else ''} {box} {depth}", loud.get(box, Span(""))]
+            parts += [f"{' ·' if parts else ''} {box} {_depth(boxes[box])}", loud.get(box, "")]
     return fitted(width, *parts)
 
 
@@ -73,8 +64,12 @@ def _history(snapshot: Snapshot, box: Box) -> list[float | None]:
     return [None] * (_CELLS - len(known)) + known
 
 
-def _figures(name: str, depth: str, oldest: str, amount: str, with_bytes: bool) -> str:
-    return f" {pad(name, 5)}{pad_left(depth, 10)}{pad_left(oldest, 8)}" + (pad_left(amount, 8) if with_bytes else "")
+def _figures(name: str, depth: str, oldest: str, amount: str, width: int) -> str:
+    return f" {pad(name, 5)}{pad_left(depth, 10)}{pad_left(oldest, 8)}" + (pad_left(amount, 8) if width >= _WITH_BYTES else "")
+
+
+def _depth(state: BoxState) -> str:
+    return units.count(state.count, complete=state.complete)
 
 
 def _bytes(state: BoxState) -> str:
@@ -83,20 +78,10 @@ def _bytes(state: BoxState) -> str:
     return ("~" if state.bytes_estimated else "" if state.complete else "≥") + units.size(state.bytes)
 
 
-def _box_line(snapshot: Snapshot, state: BoxState, width: int, with_bytes: bool, with_history: bool) -> Line:
-    oldest = None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at)
-    text = _figures(
-        state.box.value,
-        units.count(state.count, complete=state.complete),
-        "?" if state.count is None else units.age(oldest),
-        _bytes(state),
-        with_bytes,
-    )
-    parts = [Span(text)]
-    if with_history:
-        parts += [Span("  "), Style.BAR(spark(_history(snapshot, state.box), _CELLS))]
-    parts.append(Span("  "))
-    line = merge(parts)
+def _box_line(snapshot: Snapshot, state: BoxState, width: int) -> Line:
+    oldest = "?" if state.count is None else ago(state.oldest_at, snapshot.taken_at)
+    graph = ("  ", Style.BAR(spark(_history(snapshot, state.box), _CELLS))) if width >= _WITH_HISTORY else ()
+    line = join(_figures(state.box, _depth(state), oldest, _bytes(state), width), *graph, "  ")
     return fitted(width, line, _note(snapshot, state, width - line_width(line)))
 
 
@@ -107,13 +92,12 @@ def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
         return (Style.DIM(clip(shown(state.note), max(0, room))),)
     if snapshot.observation.is_mail:
         return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
-    variants = {Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot)
-    return next((one for one in variants if line_width(one) <= room), variants[-1])
+    return first_fit(room, *{Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot))
 
 
 def _tmp_notes(snapshot: Snapshot) -> Lines:
     counts = snapshot.observation.counts
-    abandoned = Span(f"{counts.abandoned} abandoned", Style.WARN if counts.abandoned else Style.NORMAL)
+    abandoned = Style.WARN(f"{counts.abandoned} abandoned", counts.abandoned)
     unknown = f" {counts.tmp_unknown} unknown"
     whole = join(f"{counts.writing} writing ", abandoned)
     return [join(whole, unknown), join(abandoned, unknown)] if counts.tmp_unknown else [whole, (abandoned,)]
@@ -122,83 +106,62 @@ def _tmp_notes(snapshot: Snapshot) -> Lines:
 def _cur_notes(snapshot: Snapshot) -> Lines:
     counts = snapshot.observation.counts
     least = "" if snapshot.observation.judged_all else "≥"
-    dead = Span(f"{least}{counts.dead} DEAD", Style.BAD if counts.dead else Style.NORMAL)
-    return [
-        join(f"{least}{counts.alive} alive ", dead, f" {least}{counts.unknown} unknown"),
-        join(dead, f" {least}{counts.unknown} unknown"),
-        (dead,),
-    ]
+    dead = Style.BAD(f"{least}{counts.dead} DEAD", counts.dead)
+    brief = join(dead, f" {least}{counts.unknown} unknown")
+    return [join(f"{least}{counts.alive} alive ", brief), brief, (dead,)]
 
 
 def _new_notes(snapshot: Snapshot) -> Lines:
     rates = snapshot.rates
     slope = rates.new_per_s
     if slope is None:
-        return [(Span("growth not measured yet"),), (Span("—"),)]
+        return [join("growth not measured yet"), join("—")]
     words = f"{units.rate(slope, signed=True)} over {units.duration(rates.slope_window)}"
-    depth = snapshot.observation.boxes[Box.NEW].count if Box.NEW in snapshot.observation.boxes else None
-    if slope >= 0.05:
-        return [(Span(f"{words}, growing"),), (Span(words),)]
+    depth = snapshot.observation.boxes[Box.NEW].count
+    more = ["growing"] if slope >= 0.05 else ["steady"]
     if slope <= -0.05 and depth:
-        return [(Span(f"{words}, empty in {units.duration(depth / -slope)}"),), (Span(f"{words}, draining"),), (Span(words),)]
-    return [(Span(f"{words}, steady"),), (Span(words),)]
+        more = [f"empty in {units.duration(depth / -slope)}", "draining"]
+    return [*(join(f"{words}, {one}") for one in more), join(words)]
 
 
-def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: bool) -> Line:
-    counts = [state.count for state in states]
-    known = [count for count in counts if count is not None]
+def _aside_line(states: Sequence[BoxState], width: int, now: float) -> Line:
+    known = [state.count for state in states if state.count is not None]
+    complete = len(known) == len(states) and all(state.complete for state in states)
     oldest = min((state.oldest_at for state in states if state.oldest_at is not None), default=None)
     sizes = [state.bytes for state in states if state.count]
-    total = None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
-    text = _figures(
-        "aside",
-        units.count(sum(known) if known else None, complete=len(known) == len(counts) and all(s.complete for s in states)),
-        ago(oldest, now),
-        ("~" if any(state.bytes_estimated for state in states) else "") + units.size(total),
-        with_bytes,
-    )
-    each = [f"{state.box.value} {units.count(state.count, complete=state.complete)}" for state in states]
-    line = (Span(f"{text}  {' · '.join(each)}"),)
-    if line_width(line) > width:  # the empty ones are left out where not all fit
-        each = [words for words, state in zip(each, states, strict=True) if state.count != 0]
-        line = (Span(f"{text}  {' · '.join(each)}"),)
+    estimated = any(state.bytes_estimated for state in states)
+    amount = ("~" if estimated else "") + units.size(None if None in sizes else sum(filter(None, sizes)))
+    text = _figures("aside", units.count(sum(known) if known else None, complete=complete), ago(oldest, now), amount, width)
+    line = first_fit(width, *(
+        join(text, "  ", " · ".join(f"{state.box} {_depth(state)}" for state in some))
+        for some in (states, [state for state in states if state.count != 0])  # the empty ones where not all fit
+    ))  # fmt: skip
     words = next((found for state in states if (found := expired_words(state))), "")
-    variants = [f", {words}", f", {words.partition(',')[0]}"] if words else []
-    room = width - line_width(line)
-    fits = next((one for one in variants if text_width(one) <= room), "")
-    return fitted(width, line, Style.WARN(fits))
+    expired = [join(Style.WARN(f", {one}")) for one in (words, words.partition(",")[0]) if one]
+    return fitted(width, line, first_fit(width - line_width(line), *expired, ()))
 
 
 def flow_lines(snapshot: Snapshot, width: int) -> Lines:
     """Draws how many messages came and went, over which time, how long they waited and how long they were processed."""
-    now = snapshot.taken_at
-    rates = snapshot.rates
+    observation, rates = snapshot.observation, snapshot.rates
     least = "≥" if rates.lower_bound else ""
     over = units.duration(rates.window) if rates.window > 0 else "—"
     retried = "—" if rates.retried is None else f"{least}{rates.retried:,}"
     flow = (
-        f" {'over ' + over:<9}"
-        f" in {pad_left(_rate(rates.in_per_s, least), 8)}"
-        f"  done {pad_left(_rate(rates.done_per_s, least), 8)}"
-        f"  retried {pad_left(retried, 6)}"
+        f" {'over ' + over:<9} in {pad_left(_rate(rates.in_per_s, least), 8)}"
+        f"  done {pad_left(_rate(rates.done_per_s, least), 8)}  retried {pad_left(retried, 6)}"
     )
-    observation = snapshot.observation
-    taken = "not known" if observation.last_claim_at is None else f"{ago(observation.last_claim_at, now)} ago"
+    taken = "not known" if observation.last_claim_at is None else f"{ago(observation.last_claim_at, snapshot.taken_at)} ago"
     who = f"≥{observation.consumers_seen:,}" if observation.consumers_seen else "?"
     if observation.consumers is not None:
         who = f"{observation.consumers:,}"
     consumers = f" consumers {who} · last claim {taken}"
-    if width < 79:
-        return [plain(flow, width), plain(consumers, width)]
-    if not observation.flow.holders_counted:  # nobody tells how long a message waited and was processed
-        return [plain(flow, width), plain(consumers, width)]
-    samples = max(rates.waited.samples, rates.worked.samples)
-    of = f"of {samples:,}  " if samples else ""
-    waited, worked = (f"{word} {_percentiles(found)}" for word, found in (("waited", rates.waited), ("worked", rates.worked)))
-    return [
-        plain(f"{pad(flow, 56)}{waited}", width),
-        plain(f"{pad(consumers, 56 - text_width(of))}{of}{worked}", width),
-    ]
+    if width >= 79 and observation.flow.holders_counted:  # else nobody tells how long a message waited and was processed
+        samples = max(rates.waited.samples, rates.worked.samples)
+        of = f"of {samples:,}  " if samples else ""
+        flow = f"{pad(flow, 56)}waited {_percentiles(rates.waited)}"
+        consumers = f"{pad(consumers, 56 - text_width(of))}{of}worked {_percentiles(rates.worked)}"
+    return [plain(flow, width), plain(consumers, width)]
 
 
 def percentile_line(snapshot: Snapshot, width: int) -> Lines:
@@ -209,7 +172,7 @@ def percentile_line(snapshot: Snapshot, width: int) -> Lines:
     samples = max(rates.waited.samples, rates.worked.samples)
     times = f" waited {_percentiles(rates.waited)} · worked {_percentiles(rates.worked)}"
     of = f" · of {samples:,}" if samples else ""
-    return [plain(times + (of if text_width(times + of) <= width else ""), width)]
+    return [crop(first_fit(width, join(times, of), join(times)), width)]
 
 
 def suppressed_line(snapshot: Snapshot, width: int) -> Lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -15,7 +15,23 @@ from spooltop.model.look.snapshot import Snapshot
 
 from .header import Zone, when
 from .locks import holder_info
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_text, line_width, paragraph, plain, select, spread
+from .spans import (
+    BLANK,
+    Line,
+    Lines,
+    Style,
+    crop,
+    first_fit,
+    fitted,
+    join,
+    line_text,
+    line_width,
+    paragraph,
+    plain,
+    select,
+    spread,
+    visible,
+)
 from .text import clip, clip_left, pad, pad_left, safe, shown, text_width, wrap
 
 LOUD = {
@@ -36,15 +52,16 @@ _STAMPED = re.compile(r"\[?\d")
 def verdict_words(cursor: Cursor) -> Line:
     """The verdict, highlighted where it is a problem, and its evidence on the same line."""
     loud = LOUD.get(cursor.verdict)
-    word = cursor.verdict.upper() if loud else cursor.verdict
+    word = shown(cursor.verdict.upper() if loud else cursor.verdict)
     evidence = shown(cursor.evidence)
+    rest = f": {evidence}" if evidence else ""
     if cursor.verdict == "reverted" and cursor.reverts_recent:
-        bound = "≥" if cursor.reverts_is_bound else ""
+        word += f" {'≥' if cursor.reverts_is_bound else ''}{cursor.reverts_recent}×"
         words = evidence.removeprefix("reverted ")
-        return join(Style.BAD(f"{word} {bound}{cursor.reverts_recent}×"), f": {words}" if words else "")
-    if evidence.startswith(f"{cursor.verdict} "):  # "not advancing for 2h, every 60s before" contains its verdict
-        return join(Span(shown(word), loud or Style.NORMAL), evidence.removeprefix(cursor.verdict))
-    return join(Span(shown(word), loud or Style.NORMAL), f": {evidence}" if evidence else "")
+        rest = f": {words}" if words else ""
+    elif evidence.startswith(f"{cursor.verdict} "):  # "not advancing for 2h, every 60s before" contains its verdict
+        rest = evidence.removeprefix(cursor.verdict)
+    return join((loud or Style.NORMAL)(word), rest)
 
 
 def cursor_detail(
@@ -55,14 +72,13 @@ def cursor_detail(
     head = [_cursor_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
     head.append(_labelled("now", _stand(cursor, snapshot.taken_at, zone), width))
     facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
-    advice = paragraph(_STOPS, width, Style.STRONG, margin=" ")
-    if cursor.verdict != "reverted":
-        advice = []
+    advice = paragraph(_STOPS, width, Style.STRONG, margin=" ") if cursor.verdict == "reverted" else []
+    room = height - len(head)
     least = min(_ROWS, max(1, len(cursor.history))) + 1
-    while advice and height - len(head) - len(advice) < least:
+    if room - len(advice) < least:
         advice = []
-    facts = facts[: max(0, height - len(head) - len(advice) - least)]
-    room = height - len(head) - len(facts) - len(advice)
+    facts = facts[: max(0, room - len(advice) - least)]
+    room -= len(facts) + len(advice)
     ring = _ring(cursor, snapshot, width, room, chosen, zone) if room >= 2 else []
     gap = [BLANK] if len(ring) < room and (facts or advice) else []
     return [*head, *ring, *gap, *facts, *advice][:height]
@@ -74,7 +90,7 @@ def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
     where = f"{safe(cursor.file)}, {shared if cursor.shared else 'of its own'}"
     name = f" Cursors › {safe(cursor.source)}"
     right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {units.span(snapshot.watched_for)}"
-    return crop(spread((Style.TITLE(name),), (Span(right),), width - 1), width)
+    return crop(spread((Style.TITLE(name),), join(right), width - 1), width)
 
 
 def _stand(cursor: Cursor, now: float, zone: Zone) -> str:
@@ -82,8 +98,7 @@ def _stand(cursor: Cursor, now: float, zone: Zone) -> str:
     bound = "at least " if cursor.moved_is_bound else ""
     every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
     if cursor.behind is not None:
-        many = units.count(cursor.behind, complete=not cursor.behind_is_bound)
-        every += f" · lag {many}"
+        every += f" · lag {_lag(cursor)}"
     return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
@@ -137,7 +152,7 @@ def _suspects(cursor: Cursor, lost: list[CursorSection]) -> str:
 
 def _wrapped(verdict: Line, width: int, most: int) -> Lines:
     """The verdict over a limited number of lines, with its word highlighted."""
-    head = verdict[0] if verdict else Span("")
+    head = verdict[0]
     parts = wrap(line_text(verdict), max(1, width - 2))
     if len(parts) > most or not parts[0].startswith(head.text):
         return [fitted(width, " ", verdict)]
@@ -145,79 +160,54 @@ def _wrapped(verdict: Line, width: int, most: int) -> Lines:
     return [first, *(plain(f" {part}", width) for part in parts[1:])]
 
 
-class _Columns:
-    """Widths of the columns in cells: the values take what the longest needs, the other changes take the rest."""
-
-    def __init__(self, cursor: Cursor, width: int) -> None:
-        longest = max((text_width(written(write)) for write in cursor.history[:40]), default=0)
-        most = 10 + max(0, width - 60) // 6 if cursor.in_file else (width - 20) // 2
-        self.value = max(4, min(longest, most))
-        self.change = 2 * self.value + 7
-        self.lock = 0 if width < 64 or not cursor.in_file else 10 if width < 110 else 20
-        self.writer = 0 if width < 72 or not cursor.in_file else 17 if width < 110 else 30
-        self.also = max(0, width - 13 - self.change - self.lock - self.writer) if cursor.in_file else 0
-
-
-def _ring(
-    cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, zone: Zone
-) -> Lines:
-    writes = list(cursor.history)
-    if not writes:
-        what = "write was seen" if cursor.in_file else "entry was delivered"
-        return [plain(f" no {what} since watching began", width)]
-    columns = _Columns(cursor, width)
-    also = "the same write also changed" if columns.also > 27 else "also changed"
-    title = f"   {'time':<10}{pad(clip(safe(cursor.source), columns.change - 2), columns.change)}"
-    title += pad(clip(also, columns.also), columns.also) if columns.also else ""
-    title += (pad("lock", columns.lock) if columns.lock else "") + ("writer" if columns.writer else "")
-    lines = [plain(title, width, Style.DIM)]
-    fits = room - 1
-    top = max(0, min(chosen - fits + 1, len(writes) - fits))
-    for i in range(top, min(len(writes), top + fits)):
-        before = writes[i + 1] if i + 1 < len(writes) else None
-        line = _write_line(cursor, writes[i], before, snapshot, columns, width, chosen=i == chosen, zone=zone)
-        if i == chosen:
-            line = select(line, width)
-        lines.append(line)
-    return lines
-
-
 def written(write: CursorSection) -> str:
     """The value that a write left, as it is drawn."""
     return shown(write.shown or cursor_text(write.value))
 
 
-def _write_line(
-    cursor: Cursor,
-    write: CursorSection,
-    before: CursorSection | None,
-    snapshot: Snapshot,
-    columns: _Columns,
-    width: int,
-    *,
-    chosen: bool,
-    zone: Zone,
-) -> Line:
-    to = clip_left(written(write), columns.value)
-    if before is None:
-        text, also = to, "as it was first seen"
-    else:
-        same = written(before) == written(write)
-        text = f"{to} again" if same else f"{clip_left(written(before), columns.value)} → {to}"
-        others = [_also(name, write, cursor, snapshot) for name in write.also_changed]
-        also = ", ".join(others) or ("nothing" if write.back else "—")
-    cells = pad(f"{text}{' ↓' if write.back else ''}", columns.change)
-    rest = pad(clip(also, max(0, columns.also - 1)), columns.also) if columns.also or before is None else ""
-    if columns.lock:
-        rest += pad(clip(_lock(write), columns.lock - 1), columns.lock)
-    if columns.writer:
-        rest += clip(holder_info(write.writer) if write.writer else "not seen", columns.writer - 1)
-    return crop((
-                Style.KEY("▌" if chosen else " "),
-                Span(f"  {pad(when(write.at, zone), 10)}"),
-                Span(cells, Style.BAD if write.lost else Style.WARN if write.back else Style.NORMAL),
-                Span(rest),
-            ), width)
+def _ring(
+    cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, zone: Zone
+) -> Lines:
+    """The writes in ``room`` lines. The values take the cells that the longest needs, the other changes what is left."""
+    writes = cursor.history
+    if not writes:
+        what = "write was seen" if cursor.in_file else "entry was delivered"
+        return [plain(f" no {what} since watching began", width)]
+    longest = max(text_width(written(write)) for write in writes[:40])
+    value = max(4, min(longest, 10 + max(0, width - 60) // 6 if cursor.in_file else (width - 20) // 2))
+    change = 2 * value + 7
+    also = lock = writer = 0
+    if cursor.in_file:
+        lock = 0 if width < 64 else 10 if width < 110 else 20
+        writer = 0 if width < 72 else 17 if width < 110 else 30
+        also = max(0, width - 13 - change - lock - writer)
+    title = f"   {'time':<10}{pad(clip(safe(cursor.source), change - 2), change)}"
+    title += pad("the same write also changed" if also > 27 else "also changed", also)
+    lines = [plain(f"{title}{pad('lock', lock)}{'writer' if writer else ''}", width, Style.DIM)]
+    for i in visible(len(writes), room - 1, chosen):
+        write = writes[i]
+        text, others = _change(cursor, i, value, snapshot)
+        style = Style.BAD if write.lost else Style.WARN if write.back else Style.NORMAL
+        line = fitted(
+            width, Style.KEY("▌" if i == chosen else " "), f"  {pad(when(write.at, zone), 10)}",
+            style(pad(f"{text}{' ↓' if write.back else ''}", change)), pad(clip(others, also - 1), also),
+            pad(clip(_lock(write), lock - 1), lock),
+            clip(holder_info(write.writer) if write.writer else "not seen", writer - 1),
+        )  # fmt: skip
+        lines.append(select(line, width) if i == chosen else line)
+    return lines
+
+
+def _change(cursor: Cursor, at: int, cells: int, snapshot: Snapshot) -> tuple[str, str]:
+    """The change of the value by a write, each value in at most so many cells, and what else the write changed."""
+    write, before = cursor.history[at], cursor.history[at + 1 : at + 2]
+    to = clip_left(written(write), cells)
+    if not before:
+        return to, "as it was first seen"
+    others = ", ".join(_also(name, write, cursor, snapshot) for name in write.also_changed)
+    old = written(before[0])
+    text = f"{to} again" if old == written(write) else f"{clip_left(old, cells)} → {to}"
+    return text, others or ("nothing" if write.back else "—")
 
 
 def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -> str:
@@ -248,29 +238,31 @@ _ASKED = re.compile(r"idle or \w+\?")
 """Text for what is not known: in a short line more useful than the time, which has a column of its own."""
 
 
-def _widths(width: int, *, counted: bool) -> tuple[int, int]:
-    """Widths in cells of the source and of the value. ``counted``: in place of the writes of a file there is what comes after
-    each cursor, which needs less."""
-    extra = max(0, width - 80)
-    return 11 + min(6, extra // 8), (17 if counted and width >= 72 else 12) + min(12, extra // 4)
-
-
 def _counted(cursors: Sequence[Cursor]) -> bool:
     """True if all are kept by a server, which counts what comes after each."""
     return all(not one.in_file for one in cursors)
 
 
-def _title(width: int, *, counted: bool) -> Line:
-    source, value = _widths(width, counted=counted)
-    names = ("group", "last delivered") if counted else ("source", "cursor")
-    text = f" {pad(names[0], source)}{pad(clip(names[1], value - 1), value)}{'moved':>5}"
+def _cells(
+    width: int, counted: bool, source: str, value: str, moved: str, every: str, last: str, cut: Callable[[str, int], str]
+) -> str:
+    """The columns before the verdict; ``cut`` is for the value. ``counted``: the last one is what comes after each cursor in
+    place of the writes of a file, and needs less."""
+    extra = max(0, width - 80)
+    left, right = 11 + min(6, extra // 8), (17 if counted and width >= 72 else 12) + min(12, extra // 4)
+    text = f"{pad(clip(source, left - 1), left)}{pad(cut(value, right - 1), right)}{pad_left(moved, 5)}"
     if width >= 52:
-        text += f"{'every':>7}"
+        text += pad_left(every, 7)
     if counted:
-        text += f"{'lag':>9}"
-    elif width >= 72:
-        text += f"  {'writes seen':<15}"
-    return plain(f"{text}  verdict", width, Style.DIM)
+        return text + pad_left(last, 9)
+    return f"{text}  {pad(last, 15)}" if width >= 72 else text
+
+
+def _title(snapshot: Snapshot, width: int) -> Line:
+    counted = _counted(snapshot.cursors)
+    names = ("group", "last delivered", "moved", "every", "lag") if counted else (
+        "source", "cursor", "moved", "every", "writes seen")  # fmt: skip
+    return plain(f" {_cells(width, counted, *names, clip)}  verdict", width, Style.DIM)
 
 
 def _verdict_in(cursor: Cursor, room: int) -> Line:
@@ -279,19 +271,11 @@ def _verdict_in(cursor: Cursor, room: int) -> Line:
     if cursor.verdict == "advancing":
         return verdict_words(replace(cursor, evidence=""))
     evidence = shown(cursor.evidence)
-    if line_width(whole) <= room:
-        return whole
-    if asked := _ASKED.search(evidence):
-        for question in (asked[0], "idle?"):
-            brief = verdict_words(replace(cursor, evidence=question))
-            if line_width(brief) <= room:
-                return brief
-    fits = evidence[: max(0, room)]
-    for at in (*(found.start() for found in reversed(list(_CLAUSE.finditer(fits)))), 0):
-        brief = verdict_words(replace(cursor, evidence=evidence[:at]))
-        if line_width(brief) <= room:
-            return brief
-    return crop(whole, max(0, room))
+    asked = _ASKED.search(evidence)
+    ends = [clause.start() for clause in _CLAUSE.finditer(evidence[: max(0, room)])]
+    briefs = [*((asked[0], "idle?") if asked else ()), *(evidence[:at] for at in reversed(ends)), ""]
+    lines = (verdict_words(replace(cursor, evidence=brief)) for brief in briefs)
+    return first_fit(room, whole, *lines, crop(whole, max(0, room)))
 
 
 def _writes(cursor: Cursor) -> str:
@@ -304,29 +288,20 @@ def _lag(cursor: Cursor) -> str:
     return "?" if cursor.behind is None else units.count(cursor.behind, complete=not cursor.behind_is_bound)
 
 
-def _row(
-    cursor: Cursor, width: int, now: float, *, counted: bool, chosen: bool | None = None, muted: float | None = None,
-    zone: Zone = None,
-) -> Line:  # fmt: skip
-    source, value = _widths(width, counted=counted)
+def _row(cursor: Cursor, snapshot: Snapshot, width: int, *, chosen: bool = False, zone: Zone = None) -> Line:
+    counted, now = _counted(snapshot.cursors), snapshot.taken_at
     age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     moved = (units.at_least if cursor.moved_is_bound else units.age)(age)
-    value_text = pad(clip_left(shown(cursor.shown), value - 1), value)
-    text = f"{'▌' if chosen else ' '}{pad(clip(safe(cursor.source), source - 1), source)}{value_text}{pad_left(moved, 5)}"
-    if width >= 52:
-        text += pad_left(units.interval(cursor.every), 7)
-    if counted:
-        text += pad_left(_lag(cursor), 9)
-    elif width >= 72:
-        text += f"  {pad(_writes(cursor), 15)}"
+    last = _lag(cursor) if counted else _writes(cursor)
+    every = units.interval(cursor.every)
+    cells = _cells(width, counted, safe(cursor.source), shown(cursor.shown), moved, every, last, clip_left)
+    muted = snapshot.muted.get(cursor.source)
     mute = "" if muted is None else f" · muted to {_end(muted, now, zone)}"
-    room = width - text_width(text) - 2 - text_width(mute)
+    room = width - text_width(cells) - 3 - text_width(mute)
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
         cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
-    line = join(text, "  ", _verdict_in(cursor, room), Style.DIM(mute))
-    if chosen:
-        return select(line, width)
-    return crop(line, width)
+    line = join("▌" if chosen else " ", cells, "  ", _verdict_in(cursor, room), Style.DIM(mute))
+    return select(line, width) if chosen else crop(line, width)
 
 
 def _end(at: float, now: float, zone: Zone) -> str:
@@ -341,17 +316,14 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
     cursors = list(snapshot.cursors)
     if not cursors or rows < 2:
         return []
-    fits = rows - 1
     hidden: list[Cursor] = []
-    if len(cursors) > fits:
-        cursors, hidden = _fitting(cursors, max(1, fits - 1))
-    counted = _counted(snapshot.cursors)
-    lines = [_title(width, counted=counted)]
-    lines += [_row(one, width, snapshot.taken_at, counted=counted, muted=snapshot.muted.get(one.source)) for one in cursors]
+    if len(cursors) > rows - 1:
+        cursors, hidden = _fitting(cursors, max(1, rows - 2))
+    lines = [_title(snapshot, width), *(_row(one, snapshot, width) for one in cursors)]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them with problems" if loud else ""
-        lines.append(crop((Span(f"   {len(hidden)} more{tail}, "), Style.KEY("5"), Span(" shows all")), width))
+        lines.append(fitted(width, f"   {len(hidden)} more{tail}, ", Style.KEY("5"), " shows all"))
     return lines
 
 
@@ -380,18 +352,10 @@ def cursor_table(
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
-    top = max(0, min(chosen - room + 1, len(cursors) - room))
-    visible = range(top, min(len(cursors), top + room))
-    mutes, counted = snapshot.muted, _counted(cursors)
-    lines = [
-        *title,
-        _title(width, counted=counted),
-        *(
-            _row(one, width, snapshot.taken_at, counted=counted, chosen=i == chosen, muted=mutes.get(one.source), zone=zone)
-            for i, one in ((i, cursors[i]) for i in visible)
-        ),
-    ]
+    rows = (
+        _row(cursors[i], snapshot, width, chosen=i == chosen, zone=zone) for i in visible(len(cursors), room, chosen)
+    )
+    lines = [*title, _title(snapshot, width), *rows]
     if below:
-        lines.append(BLANK)
-        lines += cursor_detail(cursors[chosen], snapshot, width, below, chosen=-1, zone=zone)
+        lines += [BLANK, *cursor_detail(cursors[chosen], snapshot, width, below, chosen=-1, zone=zone)]
     return lines[: height + len(title)]

@@ -12,8 +12,8 @@ from spooltop.model.text import program
 
 from .frame import Section, frame
 from .header import ago
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, plain, select
-from .text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown, text_width
+from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, plain, select, visible
+from .text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"
@@ -59,36 +59,29 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None 
     if rows < 2:
         return [_in_a_line(locks, snapshot, width)]
     path = 24 + min(24, max(0, width - 80) // 3)
-    title = f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder"
-    lines: Lines = [plain(title, width, Style.DIM)]
+    lines = [plain(f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder", width, Style.DIM)]
     fits = rows - 1
     ends = common_ends([safe(lock.path) for lock in locks])
-    if chosen is not None:
-        top = max(0, min(chosen - fits + 1, len(locks) - fits))
-        for i, lock in enumerate(locks[top : top + fits], start=top):
-            line = _lock_line(lock, snapshot, width, path, ends)
-            lines.append(select(join("▌", Span(line[0].text[1:]), *line[1:]), width) if i == chosen else line)
-        return lines
-    listed = locks if len(locks) <= fits else locks[: fits - 1]
-    lines += [_lock_line(lock, snapshot, width, path, ends) for lock in listed]
-    if len(listed) < len(locks):
-        lines.append(crop((Span(f"   {len(locks) - len(listed)} more, "), Style.KEY("6"), Span(" shows all")), width))
+    listed = range(len(locks) if len(locks) <= fits else fits - 1) if chosen is None else visible(len(locks), fits, chosen)
+    lines += [_lock_line(locks[i], snapshot, width, path, ends, chosen=i == chosen) for i in listed]
+    if chosen is None and len(listed) < len(locks):
+        lines.append(fitted(width, f"   {len(locks) - len(listed)} more, ", Style.KEY("6"), " shows all"))
     return lines
 
 
 def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
-    parts: list[Span | str] = [f" {'locks':<11}"]
+    parts: list[Span | str] = []
     taken = [lock for lock in locks if lock.verdict != "free"]
-    for i, lock in enumerate(taken):
+    for lock in taken:
+        name = clip_left(safe(lock.path.rpartition("/")[2]), 20)
         waits = f", {len(lock.waiters):,} wait" if lock.waiters else ""
-        parts += [" · " if i else "", _verdict(lock, snapshot), f" {clip_left(safe(lock.path.rpartition('/')[2]), 20)}{waits}"]
-    free = len(locks) - len(taken)
-    if free:
+        parts += [" · " if parts else "", _verdict(lock, snapshot), f" {name}{waits}"]
+    if free := len(locks) - len(taken):
         parts.append(f"{' · ' if taken else ''}{free:,} free")
-    return fitted(width, *parts)
+    return fitted(width, f" {'locks':<11}", *parts)
 
 
-def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends) -> Line:
+def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends, *, chosen: bool) -> Line:
     nobody = "not visible" if lock.verdict == "unknown" else "nobody"
     holders = ", ".join(holder_info(one) for one in lock.holders) or nobody
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
@@ -96,11 +89,12 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends
         why += f" · waits: {', '.join(holder_info(one) for one in lock.waiters)}"
     verdict = _verdict(lock, snapshot)
     waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none", "mkdir") else "—"
-    return crop((
-                Span(f" {pad(cut_apart(safe(lock.path), path - 1, ends), path)}"),
-                Span(pad(verdict.text, 9), verdict.style),
-                Span(f"{pad_left(_held(lock, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}"),
-            ), width)
+    line = fitted(
+        width, f"{'▌' if chosen else ' '}{pad(cut_apart(safe(lock.path), path - 1, ends), path)}",
+        verdict.style(pad(verdict.text, 9)),
+        f"{pad_left(_held(lock, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}",
+    )  # fmt: skip
+    return select(line, width) if chosen else line
 
 
 def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> Lines:
@@ -110,7 +104,8 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) 
     troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
     tail = f" · {troubled:,} with problems, first" if troubled else ""
     lines: Lines = [fitted(width, Style.TITLE(f" Locks {len(locks):,}"), tail)] if locks else []
-    lines += [used] if (used := locks_used(snapshot, width)) else []
+    if used := locks_used(snapshot):
+        lines.append(fitted(width, " the engine's own locks: ", used))
     at = end = 0
     for i, lock in enumerate(locks):
         block = _block(lock, snapshot, width, chosen=i == chosen)
@@ -121,7 +116,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) 
     return lines[top:][:height]
 
 
-def locks_used(snapshot: Snapshot, width: int) -> Line:
+def locks_used(snapshot: Snapshot) -> Line:
     """The share of tries on the engine's own locks that timed out, where any were made: the engine counts these, other programs
     do not."""
     had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
@@ -130,18 +125,18 @@ def locks_used(snapshot: Snapshot, width: int) -> Line:
         return BLANK
     failing = any(problem.code == "lock-failures" for problem in snapshot.problems)
     share = units.percent(in_vain, tries) if tries >= _TRIES else "—"
-    failed = Span(f"{in_vain:,} timed out", Style.WARN if failing else Style.NORMAL)
-    return fitted(width, " the engine's own locks: ", failed, f" ({share}) of {tries:,} attempts over 5m")
+    return join(Style.WARN(f"{in_vain:,} timed out", failing), f" ({share}) of {tries:,} attempts over 5m")
 
 
 def _block(lock: Lock, snapshot: Snapshot, width: int, *, chosen: bool) -> Lines:
     verdict = _verdict(lock, snapshot)
-    room = max(8, width - _INDENT - 2)
+    head = join(Style.KEY("▌" if chosen else " "), verdict.style(pad(verdict.text, _INDENT - 1)))
+    return [join(head, _path(lock, max(8, width - _INDENT - 2))), *lock_facts(lock, width, snapshot.taken_at)]
+
+
+def _path(lock: Lock, room: int) -> Line:
     kind = "" if lock.kind == "none" else f" {lock.kind}"
-    path = Style.STRONG(clip_left(safe(lock.path), room - text_width(kind)))
-    sign = Style.KEY("▌" if chosen else " ")
-    lines: Lines = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Style.DIM(kind))]
-    return lines + lock_facts(lock, width, snapshot.taken_at)
+    return Style.STRONG(clip_left(safe(lock.path), room - len(kind))), Style.DIM(kind)
 
 
 def lock_facts(lock: Lock, width: int, now: float) -> Lines:
@@ -159,7 +154,7 @@ def _holder_facts(label: str, holders: tuple[LockHolder, ...], now: float) -> li
     facts = []
     for i, one in enumerate(holders[:_MOST_HOLDERS]):
         user = f" of {safe(one.user)}" if one.user else ""
-        since = "" if one.since is None else f", for {units.at_least(max(0.0, now - one.since))}"
+        since = f", for {_since(one, now)}" if one.since is not None else ""
         gone = ", exited" if one.alive is False else ""
         facts.append(("" if i else label, f"{clip(holder_info(one), 40)}{user}{gone}{since}"))
     if len(holders) > _MOST_HOLDERS:
@@ -185,26 +180,19 @@ def lock_panels(snapshot: Snapshot, width: int, height: int, *, chosen: int) -> 
     right = width - 3 - left
     troubled = len(snapshot.lock_problems)
     title = f"{len(locks):,} lock{'s' if len(locks) != 1 else ''}{f', {troubled:,} with problems first' if troubled else ''}"
-    shown = locks[max(0, min(chosen, len(locks) - 1))]
+    lock = locks[max(0, min(chosen, len(locks) - 1))]
+
+    def facts(width: int, rows: int) -> Lines:
+        return [join(" ", _path(lock, width - 2)), *lock_facts(lock, width, snapshot.taken_at)]
+
     first = [
         Section(title, partial(lock_lines, snapshot, chosen=chosen), 4, _MANY),
-        Section("the chosen lock", partial(_facts, shown, now=snapshot.taken_at), _FACTS, _FACTS),
+        Section("the chosen lock", facts, _FACTS, _FACTS),
     ]
     second = [Section("who waits for whom", partial(wait_lines, snapshot), 3, _MANY)]
-    if locks_used(snapshot, width):
-        second.append(Section("the engine's own locks", partial(_used, snapshot), 1, 1))
+    if used := locks_used(snapshot):
+        second.append(Section("the engine's own locks", lambda width, rows: [join(" ", used)], 1, 1))
     return frame(height, (left, first), (right, second))
-
-
-def _facts(lock: Lock, width: int, rows: int, *, now: float) -> Lines:
-    kind = "" if lock.kind == "none" else f" {lock.kind}"
-    path = join(" ", Style.STRONG(clip_left(safe(lock.path), width - len(kind) - 2)), Style.DIM(kind))
-    return [path, *lock_facts(lock, width, now)][:rows]
-
-
-def _used(snapshot: Snapshot, width: int, rows: int) -> Lines:
-    used = locks_used(snapshot, _MANY)
-    return [fitted(width, " ", *(Span(span.text.removeprefix(" the engine's own locks: "), span.style) for span in used))]
 
 
 def wait_lines(snapshot: Snapshot, width: int, rows: int) -> Lines:
@@ -234,7 +222,7 @@ def _tree(
     name = clip_left(safe(lock.path.rpartition("/")[2]), 24)
     circle = any(_identity(one) in waiting for one in lock.holders)
     for one in lock.holders or (LockHolder(None),):
-        deadlock = Style.BAD(" DEADLOCK") if circle else Span("")
+        deadlock = Style.BAD(" DEADLOCK" if circle else "")
         yield join(f"{margin}{_who(one)} holds ", Style.STRONG(name), f" {_since(one, now)}", deadlock)
     for one in lock.waiters:
         yield join(f"{margin}└ {_who(one)} waits {_since(one, now)}")

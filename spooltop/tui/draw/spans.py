@@ -36,9 +36,9 @@ class Style(StrEnum):
     SELECTED_MATCH = "selected match"
     MARKED = "marked"
 
-    def __call__(self, text: str) -> Span:
-        """A piece of text in this style: ``Style.KEY("q")``."""
-        return Span(text, self)
+    def __call__(self, text: str, applies: object = True) -> Span:
+        """A piece of text in this style, ``Style.KEY("q")``, or in the normal one where it does not apply."""
+        return Span(text, self if applies else Style.NORMAL)
 
 
 class Span(NamedTuple):
@@ -113,6 +113,18 @@ def crop(line: Sequence[Span], width: int) -> Line:
 def fitted(width: int, *parts: str | Span | Line) -> Line:
     """The parts as one line of at most ``width`` cells."""
     return crop(join(*parts), width)
+
+
+def first_fit(width: int, *variants: Line) -> Line:
+    """The first of the variants that needs at most ``width`` cells; the last one where none does."""
+    return next((line for line in variants if line_width(line) <= width), variants[-1])
+
+
+def visible(count: int, rows: int, chosen: int, above: int | None = None) -> range:
+    """The rows of a list that are shown in ``rows`` lines: as many as fit, with at most ``above`` of them (else all that fit)
+    above the chosen one."""
+    top = max(0, min(chosen - (rows - 1 if above is None else above), count - rows))
+    return range(top, min(count, top + rows))
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
