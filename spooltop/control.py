@@ -26,18 +26,13 @@ from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
 from .model.backend import LockSource, OpenAs, OpenedOperator, OpenSettings, SideWatch, command_for
 from .model.cursors import Poll, cursor_fields
-from .model.filters.selection import Selection
-from .model.look.locks import Holders
-from .model.look.observation import Observation
-from .model.look.snapshot import Problem, Severity, Snapshot
-from .model.operations.plan import Item, OperationRecord, Plan, Result
-from .model.operations.results import AuditTrail, TrackedMessage
+from .model.plan import AuditTrail, Item, OperationRecord, Plan, Result, Selection, TrackedMessage
 from .model.protocols import KeptView, Listing, ListProgress, ListQuery, Reader
 from .model.redact import Redactor
-from .model.row import Payload
+from .model.snapshot import Observation, Problem, Severity, Snapshot
 from .model.target import Target, has_scheme
 from .model.text import escape
-from .model.vocabulary import Action, Json, Key
+from .model.vocabulary import Action, Holders, Json, Key, Payload
 from .observe.observer import Observer, redacted
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
 from .observe.thresholds import Thresholds
@@ -45,7 +40,7 @@ from .run_each import call_watched
 from .settings import Settings, SettingsFiles, from_environ, load
 
 if TYPE_CHECKING:
-    from .model.look.consumers import ConsumerList
+    from .model.consumers import ConsumerList
     from .operate.operations import Operations
 
 __all__ = ["Control", "open_control"]
@@ -344,7 +339,7 @@ class Control(Struct, eq=False, dict=True):
         if the action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
-        ``model.cursors.input.parse_value`` reads it from text) and ``file`` (None if only one fits).
+        ``model.cursors.parse_value`` reads it from text) and ``file`` (None if only one fits).
         """
         operations = self._operator(action, *(selection.ids or ())[:1])
         if action is Action.UNLOCK:

@@ -30,8 +30,7 @@ from typing import Any
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Plan, Result
+from spooltop.model.plan import Plan, Result, Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box
 from tests.clock import NOW
 from tests.scratch import extract

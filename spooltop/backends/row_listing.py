@@ -11,12 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from spooltop.model.filters import query as filters
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
+from spooltop.model import query as filters
+from spooltop.model.plan import Selection
 from spooltop.model.protocols import ListQuery
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Key
+from spooltop.model.snapshot import AGE_BOUNDS, AHEAD, Ages, SourceAges
+from spooltop.model.vocabulary import Key, Row
 
 # Counts of messages by age, for every kind of queue that knows when a message was put.
 

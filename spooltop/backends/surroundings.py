@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Disk, Viewer
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.snapshot import Disk, Viewer
+from spooltop.model.vocabulary import Holders, Verdict
 
 Connection = tuple[str, str]
 """A TCP connection: its end at the client and its end at the server, ``ADDRESS:PORT`` each."""

@@ -17,7 +17,7 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from spooltop.control import Control
-    from spooltop.model.look.snapshot import Snapshot
+    from spooltop.model.snapshot import Snapshot
     from spooltop.monitor.spools_watch import SpoolsWatch
 
 R = TypeVar("R")

@@ -253,7 +253,7 @@ def _read_opening(args: Namespace) -> None:
     if args.filter:
         args.view = args.view if args.view not in (None, "overview") else "new"
         if args.view in ("new", "claims", "tmp", "aside"):
-            from spooltop.model.filters import query
+            from spooltop.model import query
 
             query.parse(args.filter)  # raises; the other views have verdicts of their own, and say what they do not know
 

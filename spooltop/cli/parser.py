@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from spooltop.errors import UsageError
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.protocols import Sort
 from spooltop.model.text import unescape
 from spooltop.model.units import parse_age, parse_rate
@@ -666,7 +666,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
             if box is None and box_from_lines and boxes:
                 box = Box(boxes.pop())
     if args.filter:
-        from spooltop.model.filters import query
+        from spooltop.model import query
 
         query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
     return Selection(

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from spooltop.model.closing import Closing
-from spooltop.model.row import Row
 from spooltop.model.units import cells, count, duration, rate
+from spooltop.model.vocabulary import Row
 
 from .terminal import Terminal
 

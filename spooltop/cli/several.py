@@ -11,7 +11,7 @@ from typing import Any
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.target import without_secrets
 from spooltop.model.text import escape
 from spooltop.model.units import age, clock_time, count, since

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from spooltop.model.look.observation import REASON_AT_MOST, Pause
+from spooltop.model.snapshot import REASON_AT_MOST, Pause
 from spooltop.model.text import finite, json_object
 from spooltop.model.vocabulary import Json
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
 from spooltop.model.closing import Closing
-from spooltop.model.look.observation import Pause
 from spooltop.model.queue import Guarantee, QueueIdentity
+from spooltop.model.snapshot import Pause
 from spooltop.model.vocabulary import LIVE, Box
 
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds

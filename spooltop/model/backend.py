@@ -14,15 +14,14 @@ from msgspec import Struct, field
 
 from spooltop.errors import SpooltopError
 
-from .look.locks import Lock
 from .protocols import Operator, Reader
 from .queue import Queue, QueueOptions
 from .redact import Redactor
 from .target import Target
-from .vocabulary import Action, Box, Key
+from .vocabulary import Action, Box, Key, Lock
 
 if TYPE_CHECKING:
-    from .look.observation import Observation
+    from .snapshot import Observation
 
 
 # Actions that are allowed on a target, and why the others are not.

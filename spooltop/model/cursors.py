@@ -11,9 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .look.locks import LockHolder
 from .text import escape
-from .vocabulary import Json
+from .vocabulary import Json, LockHolder
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
-from .filters.selection import Selection
-from .look.locks import Holders
-from .operations.plan import Batches, Candidates, OperationRecord, Plan, Progress
-from .operations.results import AuditTrail, TrackedMessage
-from .row import Payload, Row
-from .vocabulary import Action, Box, Json, Key
+from .plan import AuditTrail, Batches, Candidates, OperationRecord, Plan, Progress, Selection, TrackedMessage
+from .vocabulary import Action, Box, Holders, Json, Key, Payload, Row
 
 if TYPE_CHECKING:
-    from .look.consumers import ConsumerList
-    from .look.observation import Observation
+    from .consumers import ConsumerList
+    from .snapshot import Observation
 
 
 class Sort(Struct, frozen=True):
@@ -41,7 +37,7 @@ class KeptView(Struct, frozen=True):
 
 
 class ListQuery(Struct, frozen=True):
-    """A box to list, narrowed by a filter (grammar: ``model.filters.query``) and by a selection, in an order."""
+    """A box to list, narrowed by a filter (grammar: ``model.query``) and by a selection, in an order."""
 
     box: Box
     filter: str = ""

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from .text import escape
 
 if TYPE_CHECKING:
-    from .look.observation import Pause
+    from .snapshot import Pause
 
 
 # Moving messages from one queue into another: what the source and the target of ``spooltop move`` have to do. The key of a put

@@ -14,8 +14,7 @@ from msgspec import Struct
 from spooltop.backends.access import quoted
 from spooltop.control import Control
 from spooltop.errors import Refused
-from spooltop.model.look.observation import Disk
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
+from spooltop.model.snapshot import Disk, Problem, Severity, Snapshot
 from spooltop.model.target import FolderState, MountState, PlaceFacts, Trial, has_scheme
 from spooltop.model.text import escape
 from spooltop.model.units import count, duration, percent, size

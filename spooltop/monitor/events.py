@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.model.cursors import cursor_keys
-from spooltop.model.look.snapshot import Problem, Snapshot
-from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.plan import OperationRecord
+from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 

@@ -12,8 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
-from spooltop.model.look.observation import pause_words
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
+from spooltop.model.snapshot import Problem, Severity, Snapshot, pause_words
 from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 

@@ -17,9 +17,8 @@ from spooltop import __version__
 from spooltop.control import Control
 from spooltop.errors import UsageError
 from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
-from spooltop.model.look.observation import Ages, Observation
-from spooltop.model.look.snapshot import CODES, Snapshot
-from spooltop.model.operations.plan import OperationRecord, Outcome
+from spooltop.model.plan import OperationRecord, Outcome
+from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from spooltop.errors import UsageError
-from spooltop.model.look.observation import pause_words
-from spooltop.model.look.snapshot import CODES, Severity, Snapshot
+from spooltop.model.snapshot import CODES, Severity, Snapshot, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import age, count
 from spooltop.model.vocabulary import LIVE, Box

@@ -12,8 +12,8 @@ from typing import Protocol, Self
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.closing import Closing
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.plan import OperationRecord
+from spooltop.model.snapshot import Snapshot
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model.look.consumers import ConsumerList, ConsumerRate, ConsumerRow
-from spooltop.model.look.observation import Completion, Flow, HolderFlow, Observation, Return, Tried
-from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates
+from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow
+from spooltop.model.snapshot import Completion, Flow, HolderFlow, Observation, Percentiles, RateHistory, Rates, Return, Tried
 from spooltop.model.vocabulary import DIED, Box
 
 from .thresholds import Thresholds

@@ -12,18 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.locks import Lock
-from spooltop.model.look.observation import BoxState, Capacity, Observation, pause_words
-from spooltop.model.look.snapshot import CODES, Problem, Rates, Severity, Snapshot
+from spooltop.model.plan import Selection
 from spooltop.model.queue import again_words
 from spooltop.model.redact import Redactor
-from spooltop.model.row import Row
+from spooltop.model.snapshot import CODES, BoxState, Capacity, Observation, Problem, Rates, Severity, Snapshot, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
-from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Verdict
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict
 
 from .cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
 from .cursors.watch import CursorWatch

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.protocols import KeptView, Sort
+from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import clock_time
 

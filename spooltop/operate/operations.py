@@ -20,9 +20,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Observation
-from spooltop.model.operations.plan import (
+from spooltop.model.plan import (
+    Actor,
+    AuditLine,
+    AuditTrail,
     Confirm,
     Item,
     ItemResult,
@@ -33,13 +34,14 @@ from spooltop.model.operations.plan import (
     Progress,
     Result,
     ResultSequence,
+    Selection,
     boxes_of,
     others_of,
     verdicts_of,
 )
-from spooltop.model.operations.results import Actor, AuditLine, AuditTrail
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
+from spooltop.model.snapshot import Observation
 from spooltop.model.target import full_name, has_scheme
 from spooltop.model.text import escape
 from spooltop.model.units import age, duration

@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model import units
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Plan
+from spooltop.model.plan import Plan, Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import holds_poison, poison_words

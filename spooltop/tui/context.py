@@ -8,16 +8,12 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from spooltop.model.backend import Capabilities
+from spooltop.model.consumers import ConsumerRow
 from spooltop.model.cursors import Cursor
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerRow
-from spooltop.model.look.locks import Lock
-from spooltop.model.look.observation import BoxState
-from spooltop.model.look.snapshot import Problem, Snapshot
-from spooltop.model.operations.plan import Confirm, Plan
+from spooltop.model.plan import Confirm, Plan, Selection
 from spooltop.model.protocols import Sort
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
+from spooltop.model.snapshot import BoxState, Problem, Snapshot
+from spooltop.model.vocabulary import ASIDE, Box, Key, Lock, Row, Verdict
 
 # Decides whether a new snapshot is worth painting. A spool where nothing happens must cost the terminal nothing, and the thread
 # that paints must not wake for it.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from spooltop.model.look.snapshot import Severity, Snapshot
-from spooltop.model.operations.plan import OperationRecord, Outcome, Result
+from spooltop.model.plan import OperationRecord, Outcome, Result
+from spooltop.model.snapshot import Severity, Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents

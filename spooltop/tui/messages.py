@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.consumers import ConsumerList
+from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import ListQuery
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Key
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Key, Payload, Row
 
 
 class Search(Struct, frozen=True):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from spooltop.control import Control
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Result
+from spooltop.model.plan import Result
+from spooltop.model.snapshot import Snapshot
 
 from .context import CommandContext
 from .options import Options

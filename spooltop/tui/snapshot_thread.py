@@ -20,12 +20,10 @@ from textual.message_pump import MessagePump
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model import units
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.observation import Observation
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.protocols import Listing, ListQuery
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Key
+from spooltop.model.snapshot import Observation, Snapshot
+from spooltop.model.vocabulary import Key, Row
 
 from .context import CLOCK, ChangeFilter
 from .messages import (

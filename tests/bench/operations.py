@@ -18,7 +18,7 @@ from spooltop.backends.directory.journal import MOVES, BatchOutcome, MoveIntent,
 from spooltop.backends.journal.log_store import LogFiles, SpoolLogs
 from spooltop.backends.journal.record_log import RecordLog, encode_intent, encode_result
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.operations.plan import BATCH
+from spooltop.model.plan import BATCH
 from spooltop.model.vocabulary import Action
 
 from .directories import arguments, kind

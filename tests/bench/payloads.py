@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from spooltop.model.row import Payload
+from spooltop.model.vocabulary import Payload
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
 from spooltop.tui.draw.lists import columns_for, row_line

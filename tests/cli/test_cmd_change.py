@@ -15,8 +15,7 @@ import pytest
 from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Plan, Result
+from spooltop.model.plan import Plan, Result, Selection
 from spooltop.model.vocabulary import Box, Verdict
 from tests.builders import SpoolWorld, message_id
 

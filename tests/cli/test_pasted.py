@@ -14,7 +14,7 @@ import pytest
 from spooltop.cli.main import Terminal
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import MOST_IDS, MOST_LINES, shell_lines
 

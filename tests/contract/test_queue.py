@@ -22,7 +22,7 @@ import pytest
 
 from spooltop import open_queue
 from spooltop.errors import ClaimLost, Closed, NotASpool, Refused, SpooltopError, UsageError
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.queue import Guarantee, Queue, QueueClaim
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld

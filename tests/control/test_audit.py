@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from spooltop.control import open_control
 from spooltop.errors import Unreadable
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import ItemResult, Outcome
-from spooltop.model.operations.results import AuditTrail, said
+from spooltop.model.plan import AuditTrail, ItemResult, Outcome, Selection, said
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld
 from tests.cli.streams import finish

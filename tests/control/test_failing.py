@@ -13,9 +13,9 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.snapshot import Problem, Snapshot
+from spooltop.model.plan import Selection
 from spooltop.model.protocols import ListQuery
+from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld
 from tests.clock import Clock

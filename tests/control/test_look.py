@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spooltop.engine import FileTicketQueue, Spool
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import GONE, SpoolWorld
 from tests.cli.streams import spooltop

@@ -8,8 +8,7 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.errors import Stopped
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import EVERY, Plan
+from spooltop.model.plan import EVERY, Plan, Selection
 from spooltop.model.vocabulary import Action, Box, Json
 from tests.builders import SpoolWorld, message_id
 

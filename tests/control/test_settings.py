@@ -12,7 +12,7 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.redact import REDACTED, Redactor, redact, unredact
 from spooltop.model.target import Target

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool, SpooltopError
-from spooltop.model.look.observation import REASON_AT_MOST, Pause
+from spooltop.model.snapshot import REASON_AT_MOST, Pause
 from tests.engine.helpers import Interposed, claimed, failing
 
 

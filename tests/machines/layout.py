@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spooltop.errors import Refused
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.plan import Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import LAYOUTS, LayoutWorld
 

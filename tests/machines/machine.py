@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Refused, SpooltopError, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
+from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection
 from spooltop.model.vocabulary import Action
 from tests.matrix.cuts import Mode, cut, interposed
 from tests.scratch import scratch

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spooltop.errors import ClaimLost, Refused
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan
+from spooltop.model.plan import Confirm, Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
 from .machine import Machine, Move, Operation, rule

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from spooltop.engine import CursorFile, Spool
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Plan
+from spooltop.model.plan import Confirm, Plan, Selection
 from spooltop.model.vocabulary import Action
 from tests.builders import GONE
 

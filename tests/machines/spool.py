@@ -10,8 +10,7 @@ from typing import ClassVar
 
 from spooltop.engine import Spool, names
 from spooltop.engine.arguments import MAX_ATTEMPTS
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.plan import Outcome, Plan, Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Verdict
 
 from .machine import Operation, Pin, rule

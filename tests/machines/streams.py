@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from spooltop.engine import Spool
 from spooltop.engine.arguments import MAX_ATTEMPTS
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.plan import Outcome, Plan
 from spooltop.model.queue import Queue
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 from spooltop.queues import open_queue

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine.system.files import Files
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import LockWorld, SpoolWorld, message_id
 

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import ASIDE, Action, Box
 from tests.builders import ALL, GONE, CursorWorld, LayoutWorld, LockWorld, SpoolWorld, TicketWorld, World, message_id
 

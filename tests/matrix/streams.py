@@ -27,8 +27,7 @@ import spooltop
 from spooltop.control import Control
 from spooltop.engine.system.files import Files
 from spooltop.errors import SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan, Result
+from spooltop.model.plan import Outcome, Plan, Result, Selection
 from spooltop.model.vocabulary import Action, Box, Json
 from tests.builders import ROOT_STATE
 from tests.matrix.cutting_proxy import Cut, CuttingProxy, cutting_proxy

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import ASIDE, Action
 from tests.builders import LayoutWorld, SpoolWorld
 

@@ -15,8 +15,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from spooltop.errors import PutUnknown, SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.queues import open_queue
 from tests.matrix.cutting_proxy import Cut, CuttingProxy

@@ -20,8 +20,7 @@ from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
 from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.protocols import KeptView
 from spooltop.model.vocabulary import Action
 from spooltop.moving import forget_ended, move_messages

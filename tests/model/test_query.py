@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor
-from spooltop.model.filters.query import Words, cursor_facts, lock_facts, operation_facts, parse
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.row import Row
+from spooltop.model.plan import OperationRecord
+from spooltop.model.query import Words, cursor_facts, lock_facts, operation_facts, parse
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Lock, LockHolder, Owner, Row, Verdict
 from tests.clock import NOW
 
 

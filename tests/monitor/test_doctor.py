@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from spooltop.errors import Refused
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts
-from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
+from spooltop.model.snapshot import BoxState, Disk, Observation, Problem, Rates, Severity, Snapshot, VerdictCounts
 from spooltop.model.target import (  # fmt: skip
     ClockState,
     FolderState,

@@ -25,10 +25,8 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.cursors import Cursor
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import BoxState, Completion, Flow, Observation, Pause
-from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
-from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.plan import OperationRecord, Selection
+from spooltop.model.snapshot import BoxState, Completion, Flow, Observation, Pause, Problem, Rates, Severity, Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, Verdict
 from spooltop.monitor.events import TargetEvents, as_json, as_text
 from spooltop.monitor.glance import Glance, Level, worst_first

@@ -14,10 +14,8 @@ from msgspec.structs import replace
 
 from spooltop.errors import UsageError
 from spooltop.model.cursors import CursorSource
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Disk, Observation, Watch
-from spooltop.model.look.snapshot import CODES, Problem, Severity, Snapshot
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.snapshot import CODES, BoxState, Disk, Observation, Problem, Severity, Snapshot, Watch
+from spooltop.model.vocabulary import Box, Lock, LockHolder, Verdict
 from spooltop.monitor.plugin import VALUES, Finding, Range, State, condition, finding, kept_values
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds

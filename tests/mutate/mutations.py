@@ -19,7 +19,7 @@ ARITHMETIC: dict[type[ast.operator], ast.operator] = {
 }  # fmt: skip
 EMPTY = {"bool": None, "list": "[]", "tuple": "()", "str": '""', "bytes": 'b""', "int": "0", "float": "0.0", "dict": "{}"}
 """Replacement for the return value of a function of that type; a bool is negated."""
-ENUMS = ("spooltop.model.vocabulary", "spooltop.model.operations.plan", "spooltop.model.look.snapshot")
+ENUMS = ("spooltop.model.vocabulary", "spooltop.model.plan", "spooltop.model.snapshot")
 WORDS = {"dead": "alive", "alive": "unknown", "unknown": "dead", "writing": "abandoned", "abandoned": "unknown"}
 """Verdicts that are spelled as text."""
 SHOWN = frozenset({"advice", "reason", "hint", "help", "description", "metavar", "epilog", "title", "label", "note"})

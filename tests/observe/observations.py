@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from spooltop.model.cursors import CursorSource
-from spooltop.model.look.observation import BoxState, Disk, Flow, Observation, VerdictCounts, Watch
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Json, Owner, Verdict
+from spooltop.model.snapshot import BoxState, Disk, Flow, Observation, VerdictCounts, Watch
+from spooltop.model.vocabulary import Box, Json, Owner, Row, Verdict
 
 T0 = 1_795_222_800.0
 """A full quarter of a minute, so that cells of histories begin with the watch."""

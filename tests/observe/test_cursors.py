@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.cursors import Cursor, CursorWrite, Poll, direction, order, pick, shown
-from spooltop.model.look.locks import LockHolder
-from spooltop.model.look.observation import Flow
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.vocabulary import Json
+from spooltop.model.snapshot import Flow, Snapshot
+from spooltop.model.vocabulary import Json, LockHolder
 from spooltop.observe.observer import Observer
 
 from .observations import T0, CursorDisk, look

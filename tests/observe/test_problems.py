@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from spooltop.errors import UsageError
-from spooltop.model.filters import query
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import (
+from spooltop.model import query
+from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.snapshot import (
     AGE_BOUNDS,
+    CODES,
     Ages,
     BoxState,
     Completion,
@@ -23,13 +23,13 @@ from spooltop.model.look.observation import (
     HolderFlow,
     Observation,
     Pause,
+    Problem,
+    Severity,
     VerdictCounts,
     Viewer,
 )
-from spooltop.model.look.snapshot import CODES, Problem, Severity
-from spooltop.model.row import Row
 from spooltop.model.units import cells
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Lock, LockHolder, Owner, Row, Verdict
 from spooltop.observe.flow import CELL, HolderRates, TrendWatch
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds

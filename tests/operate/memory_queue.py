@@ -8,10 +8,8 @@ from spooltop.backends.journal.item_operator import SingleOperator, Skipped
 from spooltop.backends.journal.log_store import LogStore
 from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, Plan, Progress, Refusal
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.model.plan import Candidates, Item, Plan, Progress, Refusal, Selection
+from spooltop.model.vocabulary import Action, Box, Json, Row
 
 TARGETS = {Action.HOLD: Box.HELD, Action.RELEASE: Box.NEW, Action.PURGE: Box.TRASH}
 SOURCES = {Action.HOLD: (Box.NEW,), Action.RELEASE: (Box.HELD,), Action.PURGE: (Box.NEW, Box.HELD)}

@@ -8,8 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from spooltop.backends.journal.log_store import LogFiles, StateLogs
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import Operations
 

@@ -11,8 +11,7 @@ import pytest
 from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import ALL, LockWorld, SpoolWorld
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.plan import Outcome, Result, Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 

@@ -16,8 +16,7 @@ from redis import Redis
 from spooltop.backends.redis.operator import operator
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.control import Control, open_control
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan, Result
+from spooltop.model.plan import Outcome, Plan, Result, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.stream_servers import running
 

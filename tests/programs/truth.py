@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from spooltop.model.look.observation import Observation
 from spooltop.model.protocols import Listing, ListQuery
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box
+from spooltop.model.snapshot import Observation
+from spooltop.model.vocabulary import Box, Row
 
 from .spools import Made
 

@@ -13,7 +13,7 @@ from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.operations.plan import BATCH
+from spooltop.model.plan import BATCH
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.operate.operations import Operations
 

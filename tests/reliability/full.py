@@ -11,8 +11,7 @@ from pathlib import Path
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool, SpoolFull
 from spooltop.errors import AuditFailed
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.scratch import scratch
 

@@ -25,8 +25,7 @@ from spooltop.engine import Spool, names
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.consuming.consumer import Claim
 from spooltop.errors import ClaimLost
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 from tests.scratch import scratch

@@ -27,14 +27,11 @@ from spooltop.engine import Spool
 from spooltop.engine import names as grammar
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSection
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Holders, Holding, Lock, LockHolder
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Confirm, Item, ItemResult, Outcome, Plan, Refusal, Result
+from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Plan, Refusal, Result, Selection
 from spooltop.model.redact import redact
-from spooltop.model.row import Payload, Row
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, unescape
-from spooltop.model.vocabulary import Action, Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Holders, Holding, Lock, LockHolder, Owner, Payload, Row, Verdict
 from spooltop.operate.operations import id_word
 from spooltop.tui.commands import palette
 from spooltop.tui.context import CommandContext, View

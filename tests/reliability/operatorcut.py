@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, Outcome
+from spooltop.model.plan import BATCH, Outcome, Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box
 
 from .pagecache import Disk, RecordingFiles

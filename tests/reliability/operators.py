@@ -11,8 +11,7 @@ from pathlib import Path
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.plan import Outcome, Plan, Selection
 from spooltop.model.vocabulary import ASIDE, Action, Box
 from tests.scratch import scratch
 

@@ -18,8 +18,7 @@ from typing import Any
 from spooltop.backends.redis.operator import operator
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.control import Control, open_control
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.plan import Outcome, Result, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.scratch import scratch
 from tests.stream_servers import KINDS, running

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.scratch import scratch
 

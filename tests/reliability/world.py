@@ -21,8 +21,7 @@ from spooltop.backends.directory.world import System as Around
 from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consuming.consumer import Claim
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.plan import OperationRecord
+from spooltop.model.vocabulary import Action, Box, Payload, Row, Verdict
 
 from .values import NOW, ZONE
 

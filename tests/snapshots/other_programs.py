@@ -12,24 +12,25 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.locks import Lock
-from spooltop.model.look.observation import (
+from spooltop.model.consumers import ConsumerList
+from spooltop.model.plan import Plan, Selection
+from spooltop.model.snapshot import (
     AGE_BOUNDS,
     Ages,
     BoxState,
     Disk,
     Observation,
+    Problem,
+    RateHistory,
+    Rates,
+    Severity,
+    Snapshot,
     SourceAges,
     VerdictCounts,
     Viewer,
     Watch,
 )
-from spooltop.model.look.snapshot import Problem, RateHistory, Rates, Severity, Snapshot
-from spooltop.model.operations.plan import Plan
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Action, Box, Key, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Key, Lock, Owner, Payload, Row, Verdict
 
 from ..programs.stored import unpacked
 

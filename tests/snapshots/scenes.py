@@ -9,14 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.locks import Holders, Holding
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Item, Plan, Refusal, Result
-from spooltop.model.operations.results import TrackedMessage
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Action, Box, Key
+from spooltop.model.consumers import ConsumerList
+from spooltop.model.plan import Item, Plan, Refusal, Result, Selection, TrackedMessage
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Action, Box, Holders, Holding, Key, Payload, Row
 
 from ..tui.fake import FakeControl
 from . import asked, states, values

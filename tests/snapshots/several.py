@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from spooltop.model.look.observation import BoxState, Pause
-from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
+from spooltop.model.snapshot import BoxState, Pause, Problem, Rates, Severity, Snapshot
 from spooltop.model.vocabulary import Box
 
 from ..tui.fake import FakeSpools, Glance

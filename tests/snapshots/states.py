@@ -5,11 +5,21 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Disk, VerdictCounts, Viewer, Watch
-from spooltop.model.look.snapshot import Percentiles, Problem, RateHistory, Rates, Severity, Snapshot
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.plan import Selection
+from spooltop.model.snapshot import (
+    BoxState,
+    Disk,
+    Percentiles,
+    Problem,
+    RateHistory,
+    Rates,
+    Severity,
+    Snapshot,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
+from spooltop.model.vocabulary import Box, Lock, LockHolder, Owner, Verdict
 
 from .values import NOW, ages, claim, cursors, tmp_files, trouble, waiting
 

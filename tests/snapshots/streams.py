@@ -7,14 +7,24 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor, CursorSection
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.observation import BoxState, Capacity, Flow, Observation, VerdictCounts, Viewer, Watch
-from spooltop.model.look.snapshot import Problem, RateHistory, Rates, Severity, Snapshot
-from spooltop.model.operations.plan import Confirm, Item, Plan, Refusal
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Action, Box, Owner, Verdict
+from spooltop.model.plan import Confirm, Item, Plan, Refusal, Selection
+from spooltop.model.snapshot import (
+    BoxState,
+    Capacity,
+    Flow,
+    Observation,
+    Problem,
+    RateHistory,
+    Rates,
+    Severity,
+    Snapshot,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
+from spooltop.model.vocabulary import Action, Box, Owner, Payload, Row, Verdict
 
 from .other_programs import CELLS, SeenQueue
 from .values import NOW

@@ -9,25 +9,28 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
 from spooltop.model.cursors import Cursor, CursorSection, CursorSource, Poll, shown
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import (
+from spooltop.model.plan import Selection
+from spooltop.model.snapshot import (
     AGE_BOUNDS,
     Ages,
     BoxState,
     Disk,
     Flow,
     Observation,
+    Percentiles,
+    Problem,
+    RateHistory,
+    Rates,
+    Severity,
+    Snapshot,
     SourceAges,
     VerdictCounts,
     Viewer,
     Watch,
 )
-from spooltop.model.look.snapshot import Percentiles, Problem, RateHistory, Rates, Severity, Snapshot
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import Box, Json, Lock, LockHolder, Owner, Row, Verdict
 
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""

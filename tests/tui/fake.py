@@ -11,14 +11,11 @@ from msgspec.structs import replace
 from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.backend import Capabilities
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, VerdictCounts, Viewer, Watch
-from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
-from spooltop.model.operations.plan import (
+from spooltop.model.plan import (
     EVERY,
+    AuditTrail,
     Confirm,
     Item,
     ItemResult,
@@ -28,12 +25,25 @@ from spooltop.model.operations.plan import (
     Progress,
     Refusal,
     Result,
+    Selection,
+    TrackedMessage,
 )
-from spooltop.model.operations.results import AuditTrail, TrackedMessage
 from spooltop.model.protocols import KeptView, ListProgress, ListQuery
-from spooltop.model.row import Payload, Row
+from spooltop.model.snapshot import (
+    BoxState,
+    Disk,
+    Observation,
+    Pause,
+    Problem,
+    Rates,
+    Severity,
+    Snapshot,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
 from spooltop.model.target import Labels
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Key, Owner, Verdict
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Json, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
 from spooltop.monitor.glance import Glance
 from tests.clock import NOW
 

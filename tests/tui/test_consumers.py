@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Action, Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Owner, Row, Verdict
 
 from .driving import dashboard
 from .fake import FakeControl, claim

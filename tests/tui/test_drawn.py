@@ -12,12 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.model.cursors import CursorSection
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import AGE_BOUNDS, Ages, Pause, SourceAges, VerdictCounts
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
-from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Box, Key, Owner, Verdict
+from spooltop.model.plan import ItemResult, Outcome, Plan, Result
+from spooltop.model.snapshot import AGE_BOUNDS, Ages, Pause, Problem, Severity, Snapshot, SourceAges, VerdictCounts
+from spooltop.model.vocabulary import Box, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
 from spooltop.tui.draw.frame import Section, rows_for
 from spooltop.tui.draw.lists import list_header
 from spooltop.tui.draw.panels import depth_chart

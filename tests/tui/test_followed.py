@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.model.cursors import Cursor, CursorSection
-from spooltop.model.look.locks import LockHolder
-from spooltop.model.operations.results import TrackedMessage
-from spooltop.model.vocabulary import Action, Box, Json, Owner, Verdict
+from spooltop.model.plan import TrackedMessage
+from spooltop.model.vocabulary import Action, Box, Json, LockHolder, Owner, Verdict
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim, waiting, written

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from spooltop.model.look.observation import Pause
-from spooltop.model.operations.plan import Confirm, OperationRecord
+from spooltop.model.plan import Confirm, OperationRecord
+from spooltop.model.snapshot import Pause
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.keys import COMMANDS
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from spooltop.model.look.observation import Flow, Observation, Watch
+from spooltop.model.snapshot import Flow, Observation, Watch
 from spooltop.tui.snapshot_thread import Pace, rest_after
 
 from .fake import claim

@@ -5,11 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from spooltop.errors import Unreadable
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Holders
-from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.operations.results import TrackedMessage
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.plan import OperationRecord, Selection, TrackedMessage
+from spooltop.model.vocabulary import Action, Box, Holders
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, a_cursor, claim, waiting

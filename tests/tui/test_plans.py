@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.operations.plan import EVERY, Confirm, Item, ItemResult, NotDone, Outcome, Plan, Result
+from spooltop.model.plan import EVERY, Confirm, Item, ItemResult, NotDone, Outcome, Plan, Result
 from spooltop.model.vocabulary import Box, Verdict
 
 from .driving import dashboard

@@ -11,13 +11,10 @@ from textual.events import Resize
 from textual.geometry import Size
 
 from spooltop.model.cursors import CursorSection
-from spooltop.model.look.locks import Holders, Holding, LockHolder
-from spooltop.model.look.snapshot import Problem, Severity
-from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome
-from spooltop.model.operations.results import Actor, AuditLine, AuditTrail
-from spooltop.model.row import Payload
+from spooltop.model.plan import Actor, AuditLine, AuditTrail, ItemResult, OperationRecord, Outcome
+from spooltop.model.snapshot import Problem, Severity
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Owner, Verdict
+from spooltop.model.vocabulary import Action, Holders, Holding, LockHolder, Owner, Payload, Verdict
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spooltop.model.look.snapshot import Problem, Severity
+from spooltop.model.snapshot import Problem, Severity
 
 from .driving import Driver, dashboard, several
 from .fake import FakeControl, FakeSpools, Glance, claim, waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.message import Message
 
-from spooltop.model.operations.plan import EVERY, Confirm, OperationRecord
+from spooltop.model.plan import EVERY, Confirm, OperationRecord
 from spooltop.model.vocabulary import Action, Verdict
 
 from .driving import Driver, dashboard

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import CursorSection
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.observation import BoxState
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
+from spooltop.model.snapshot import BoxState, Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .driving import Options, dashboard

@@ -13,11 +13,10 @@ from msgspec.structs import asdict, replace
 
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
-from spooltop.model.look.locks import LockHolder
-from spooltop.model.look.observation import Observation
 from spooltop.model.queue import Queue, QueueOptions
+from spooltop.model.snapshot import Observation
 from spooltop.model.target import Target
-from spooltop.model.vocabulary import Action
+from spooltop.model.vocabulary import Action, LockHolder
 
 from ..journal.log_store import STATE_DIR, SpoolPathLogs, StateLogs
 from .cursors.files import WriterWatch

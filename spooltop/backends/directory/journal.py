@@ -9,7 +9,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from spooltop.engine import names as grammar
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome
 from spooltop.model.vocabulary import Box
 
 from ..journal.record_log import (

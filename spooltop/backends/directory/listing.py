@@ -19,11 +19,10 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name, is_own_id, parse
 from spooltop.engine.system.files import NotRegular, open_regular
 from spooltop.errors import Unreadable
-from spooltop.model.filters import query as filters
+from spooltop.model import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery
-from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Key, Payload, Row, Verdict
 
 from ..access import closed_words, user_name
 from ..row_listing import matcher

@@ -16,13 +16,11 @@ from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable, UsageError
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import REASON_AT_MOST, Observation, Pause, pause_words
-from spooltop.model.operations.plan import Candidates, Item, OperationRecord, Outcome, Plan, Progress, Refusal
-from spooltop.model.row import Row
+from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
+from spooltop.model.snapshot import REASON_AT_MOST, Observation, Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import count
-from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
 
 from ..journal.item_operator import UNFILLED, PinnedChange, SingleOperator, Skipped, changed, one_step_record, ref_of
 from ..journal.log_store import LogStore

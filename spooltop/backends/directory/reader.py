@@ -19,15 +19,13 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import pause_of
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import CursorSource
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, Watch
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.plan import TrackedMessage
 from spooltop.model.proc import Mount
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key
+from spooltop.model.snapshot import BoxState, Disk, Observation, Pause, Watch
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row
 
 from ..row_listing import AgeCounter, RowListing
 from .cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders

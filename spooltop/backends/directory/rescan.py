@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.model.look.observation import Observation
-from spooltop.model.operations.plan import BATCH, Progress
+from spooltop.model.plan import BATCH, Progress
+from spooltop.model.snapshot import Observation
 from spooltop.model.vocabulary import Box, Verdict
 
 from .events.flow import last_claim

@@ -9,11 +9,10 @@ from msgspec import Struct, field
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.look.observation import BoxState, VerdictCounts
-from spooltop.model.operations.plan import Progress
+from spooltop.model.plan import Progress
 from spooltop.model.proc import Mount
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.snapshot import BoxState, VerdictCounts
+from spooltop.model.vocabulary import Box, Row, Verdict
 
 from .liveness.claim_liveness import ClaimJudge
 from .liveness.processes import BootClock, Certainty, check_pids

@@ -26,9 +26,8 @@ from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES
-from spooltop.model.look.observation import BoxState
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
+from spooltop.model.snapshot import BoxState
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key, Row
 
 from ..journal.log_store import OPERATION
 from ..row_listing import AgeCounter

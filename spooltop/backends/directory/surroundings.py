@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Collection, Sequence
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Disk, Viewer
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.snapshot import Disk, Viewer
+from spooltop.model.vocabulary import Holders, Verdict
 
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users

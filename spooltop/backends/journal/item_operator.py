@@ -15,9 +15,20 @@ from msgspec.structs import replace
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Batches, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
-from spooltop.model.operations.results import Actor, AuditLine, AuditTrail
+from spooltop.model.plan import (
+    Actor,
+    AuditLine,
+    AuditTrail,
+    Batches,
+    Candidates,
+    Item,
+    ItemResult,
+    OperationRecord,
+    Outcome,
+    Plan,
+    Progress,
+    Selection,
+)
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 

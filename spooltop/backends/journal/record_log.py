@@ -25,8 +25,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model.operations.plan import Outcome, Plan, Progress
-from spooltop.model.operations.results import Actor
+from spooltop.model.plan import Actor, Outcome, Plan, Progress
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 

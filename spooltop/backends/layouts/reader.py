@@ -16,14 +16,12 @@ from msgspec.structs import replace
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import Ages, BoxState, Observation, VerdictCounts, Watch
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
-from spooltop.model.row import Payload, Row
+from spooltop.model.snapshot import Ages, BoxState, Observation, VerdictCounts, Watch
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Owner, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
 
 from ..access import closed_words, why_read_only
 from ..row_listing import AgeCounter, RowListing

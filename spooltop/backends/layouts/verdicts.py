@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from spooltop.model.look.observation import QueueFinding
+from spooltop.model.snapshot import QueueFinding
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Box, Verdict

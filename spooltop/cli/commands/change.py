@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection, TrackedMessage
 from spooltop.model.target import has_scheme
 from spooltop.model.text import escape
 from spooltop.model.units import duration

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
+from spooltop.model.consumers import ConsumerList, ConsumerRow, nameless_words
 from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, duration, fit, since, size
 

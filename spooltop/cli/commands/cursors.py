@@ -7,7 +7,7 @@ from argparse import Namespace
 from spooltop.control import Control
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor, parse_value
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Json

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
 from spooltop.monitor.watching import OperationFeed, Watching

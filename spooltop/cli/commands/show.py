@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Lock
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
-from spooltop.model.row import Row
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box, Lock, Row
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..parser import id_of, selection_of

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from msgspec.structs import replace
 
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
 from ..context import PATIENCE, Context, answered, targets_of

@@ -22,8 +22,8 @@ from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.consuming.consumer import backoff
 from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
-from spooltop.model.look.observation import Pause, pause_words
 from spooltop.model.queue import Arrivals, Queue, QueueClaim
+from spooltop.model.snapshot import Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.settings import load

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
-from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 

@@ -18,7 +18,7 @@ from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.engine.system.syscalls import end_with_parent
 from spooltop.errors import Refused, Unavailable, UsageError
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 

@@ -10,17 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spooltop.model.cursors import Cursor, CursorSection, cursor_keys
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Pause
-from spooltop.model.look.snapshot import Problem, Snapshot
-from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome, Plan, Result
-from spooltop.model.operations.results import AuditTrail
-from spooltop.model.row import Payload, Row
+from spooltop.model.plan import AuditTrail, ItemResult, OperationRecord, Outcome, Plan, Result, Selection
+from spooltop.model.snapshot import BoxState, Pause, Problem, Snapshot
 from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text
 from spooltop.model.units import since
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key, Owner
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row
 
 _BOXES = (*LIVE, *ASIDE)
 """Boxes that every target has in JSON, also where they are not visible."""

@@ -7,15 +7,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from spooltop.model.cursors import Cursor
-from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.look.snapshot import Severity, Snapshot
-from spooltop.model.operations.plan import OperationRecord, Outcome, Plan, Result, oldest_of
-from spooltop.model.operations.results import AuditTrail, said
-from spooltop.model.row import Payload, Row
+from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
+from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
 from spooltop.model.text import escape, escape_text, suppressed_words
 from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, since, size, span
-from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Holders, Lock, LockHolder, Payload, Row, Verdict
 
 from ..terminal import printable
 

@@ -11,10 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model.cursors import CursorSection, CursorWrite, direction, order, pick, shown
-from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape, program
 from spooltop.model.units import age, interval
-from spooltop.model.vocabulary import Json
+from spooltop.model.vocabulary import Json, LockHolder
 
 RING = 200
 """Most writes that are kept of each source."""

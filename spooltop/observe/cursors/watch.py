@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
-from spooltop.model.look.observation import Observation
+from spooltop.model.snapshot import Observation
 from spooltop.model.text import escape
 from spooltop.model.units import age, interval
 from spooltop.model.vocabulary import Json

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.look.observation import BoxState, expired_words
-from spooltop.model.look.snapshot import Percentiles, Snapshot
+from spooltop.model.snapshot import BoxState, Percentiles, Snapshot, expired_words
 from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from spooltop.model import units
 from spooltop.model.cursors import Cursor, CursorSection
 from spooltop.model.cursors import shown as cursor_text
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 
 from .header import Zone, when
 from .locks import holder_info

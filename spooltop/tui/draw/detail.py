@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from spooltop.model import units
-from spooltop.model.look.observation import kept_words
-from spooltop.model.look.snapshot import Percentiles
-from spooltop.model.row import Payload, Row
+from spooltop.model.snapshot import Percentiles, kept_words
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import EXITED, RUNNING, Box, Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict
 
 from .header import Zone, when
 from .lists import owner_text

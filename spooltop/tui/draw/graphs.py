@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
 from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, crop, fitted, merge, plain

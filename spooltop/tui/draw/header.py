@@ -9,8 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from spooltop.model import units
-from spooltop.model.look.observation import capacity_words
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot, capacity_words
 from spooltop.model.vocabulary import Action
 
 from .spans import Line, Lines, Span, Style, crop, join, line_width, plain, restyle, spread

@@ -13,10 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model import units
-from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 
 from .header import FRESH, Freshness, Times, Zone, freshness_line
 from .spans import Line, Span, Style, crop, join, line_width, merge, point_out, select, spread

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from spooltop.model import units
-from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
+from spooltop.model.vocabulary import Lock, LockHolder
 
 from .frame import Section, frame
 from .header import ago

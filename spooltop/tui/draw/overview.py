@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action, Box
 
 from ..event_log import LoggedEvent

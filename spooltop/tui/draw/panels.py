@@ -7,11 +7,9 @@ from functools import partial
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.look.observation import AGE_BOUNDS
-from spooltop.model.look.snapshot import Percentiles, Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import ASIDE, Box, Owner, Verdict
+from spooltop.model.snapshot import AGE_BOUNDS, Percentiles, Snapshot
+from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict
 
 from ..event_log import LoggedEvent
 from .cursors import written

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spooltop.model import units
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
+from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, select, spread, visible

@@ -13,8 +13,7 @@ from textual.screen import ScreenResultType
 
 from spooltop.errors import SpooltopError
 from spooltop.model.cursors import Cursor, ParsedValue, parse_value
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Result
+from spooltop.model.plan import Result, Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json, Key
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from spooltop.errors import SpooltopError
-from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.text import program
-from spooltop.model.vocabulary import Key
+from spooltop.model.vocabulary import Holders, Holding, Key
 
 from ..context import View
 from ..draw.frame import WIDEST, inner_width, panel_frame

@@ -14,10 +14,9 @@ from textual.events import Key, Resize
 from textual.message import Message
 
 from spooltop.errors import SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Result
+from spooltop.model.plan import Result, Selection
 from spooltop.model.protocols import Sort
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import ASIDE, Action, Box
 

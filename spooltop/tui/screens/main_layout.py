@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, Row
 
 from ..commands import footer
 from ..context import LISTS, CommandContext, View

@@ -10,15 +10,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.model import cursors as cursor_model
+from spooltop.model import query as filters
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor
-from spooltop.model.filters import query as filters
-from spooltop.model.filters.query import consumer_facts, cursor_facts, lock_facts
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.locks import Lock
-from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import FIRST_SORT, KeptView, ListQuery, Sort
-from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.query import consumer_facts, cursor_facts, lock_facts
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Box, Lock, Payload, Row, Verdict
 
 from ..context import BOX_OF, LISTS, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS

@@ -9,11 +9,9 @@ from functools import partial
 from textual.events import Key
 
 from spooltop.errors import SpooltopError
-from spooltop.model.filters import query
-from spooltop.model.filters.query import operation_facts
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Plan, Refusal, Result
-from spooltop.model.operations.results import AuditTrail, said
+from spooltop.model import query
+from spooltop.model.plan import AuditTrail, Item, OperationRecord, Outcome, Plan, Refusal, Result, Selection, said
+from spooltop.model.query import operation_facts
 from spooltop.model.vocabulary import Action
 
 from ..commands import by_id

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from spooltop.model.cursors import direction, pick, same_json
 from spooltop.model.cursors import shown as cursor_text
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Outcome, Plan, Result
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.plan import Outcome, Plan, Result, TrackedMessage
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict

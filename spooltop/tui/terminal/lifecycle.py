@@ -11,7 +11,7 @@ import termios
 from collections.abc import Callable, Sequence
 from selectors import DefaultSelector, SelectorKey
 
-from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.plan import Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 

@@ -17,12 +17,10 @@ from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.surroundings import Users
 from spooltop.control import Control, open_control
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Disk, Viewer
-from spooltop.model.operations.plan import Result
+from spooltop.model.plan import Result
 from spooltop.model.protocols import ListQuery
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.snapshot import Disk, Viewer
+from spooltop.model.vocabulary import Box, Holders, Row, Verdict
 from tests.scratch import own_state
 
 NOW = 1795220990.0

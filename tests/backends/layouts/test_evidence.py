@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from spooltop.control import open_control
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.vocabulary import Row, Verdict
 from tests.backends.layouts.queues import NOW, Around, opened, use_own_layouts
 from tests.cli.streams import spooltop
 

@@ -15,8 +15,8 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Unreadable
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Ages, QueueFinding
+from spooltop.model.plan import Selection
+from spooltop.model.snapshot import Ages, QueueFinding
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.backends.layouts.queues import NOW, Around, opened, rows_of, set_default, use_own_layouts
 from tests.builders import LAYOUTS, LayoutWorld

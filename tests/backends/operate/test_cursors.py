@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from spooltop.errors import AuditFailed, SpooltopError, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.plan import Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action, Json
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import CursorFile
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import ASIDE, Action, Box
 from tests.builders import SpoolWorld
 from tests.cli.streams import spooltop

@@ -25,8 +25,7 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.plan import Outcome, Result, Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import LIVE, Action, Box
 from tests.builders import SpoolWorld

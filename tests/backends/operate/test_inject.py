@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from spooltop.errors import UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan
+from spooltop.model.plan import Confirm, Outcome, Plan, Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld

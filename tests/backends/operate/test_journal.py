@@ -13,8 +13,7 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, OperationRecord, Outcome
+from spooltop.model.plan import BATCH, OperationRecord, Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld

@@ -17,8 +17,7 @@ import pytest
 from spooltop.control import Control
 from spooltop.engine import FileTicketQueue
 from spooltop.errors import AuditFailed
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan
+from spooltop.model.plan import Confirm, Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action
 from tests.backends.conftest import Interpose
 from tests.builders import GONE, LockWorld

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, Outcome, Plan
+from spooltop.model.plan import BATCH, Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld

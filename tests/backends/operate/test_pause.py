@@ -10,9 +10,8 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, Unreadable, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Pause
-from spooltop.model.operations.plan import Outcome, Plan, Result
+from spooltop.model.plan import Outcome, Plan, Result, Selection
+from spooltop.model.snapshot import Pause
 from spooltop.model.vocabulary import LIVE, Action
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld

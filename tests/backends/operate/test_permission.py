@@ -12,8 +12,7 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.errors import AuditFailed
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import LIVE, Action, Box
 from tests.builders import LockWorld, SpoolWorld
 from tests.clock import Clock

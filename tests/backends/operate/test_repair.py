@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.errors import SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.plan import Outcome, Result, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld, message_id

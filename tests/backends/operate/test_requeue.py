@@ -14,8 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.engine import Spool
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.plan import Outcome, Result, Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.backends.conftest import Interpose

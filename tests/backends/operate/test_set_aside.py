@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.errors import AuditFailed
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome
+from spooltop.model.plan import Confirm, Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import ALL, GONE, SpoolWorld, message_id

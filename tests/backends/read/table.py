@@ -19,7 +19,7 @@ from spooltop.control import Control
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import PresenceLock
 from spooltop.engine.system.host import Machine
-from spooltop.model.look.observation import Observation
+from spooltop.model.snapshot import Observation
 
 __all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "presence", "see", "see_until", "surround"]
 

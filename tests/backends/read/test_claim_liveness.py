@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from spooltop.control import Control
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import Box, Row, Verdict
 from tests.builders import SpoolWorld, message_id
 
 from .conftest import Opened

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control
-from spooltop.model.look.observation import Flow
+from spooltop.model.snapshot import Flow
 
 from .conftest import Opened
 from .table import see, see_until

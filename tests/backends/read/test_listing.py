@@ -12,11 +12,10 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.errors import UsageError
-from spooltop.model.filters.query import parse
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.protocols import ListQuery, Sort
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.query import parse
+from spooltop.model.vocabulary import Box, Row, Verdict
 
 from .conftest import Opened
 from .table import FakeProcesses

@@ -16,9 +16,8 @@ from pathlib import Path
 import filelock
 import pytest
 
-from spooltop.model.look.locks import Lock
 from spooltop.model.protocols import ListQuery
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, Lock
 from tests.cli.streams import spooltop
 from tests.needs import needs
 

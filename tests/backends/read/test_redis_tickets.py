@@ -15,9 +15,8 @@ from spooltop.backends.redis.tickets import RedisTickets
 from spooltop.control import open_control
 from spooltop.engine.tickets import RedisTicketQueue
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Lock
-from spooltop.model.vocabulary import Action
+from spooltop.model.plan import Selection
+from spooltop.model.vocabulary import Action, Lock
 from tests.cli.streams import spooltop
 from tests.clock import Clock
 from tests.needs import need

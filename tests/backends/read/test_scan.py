@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spooltop.model.look.observation import Ages, BoxState
+from spooltop.model.snapshot import Ages, BoxState
 from spooltop.model.vocabulary import Box
 from tests.clock import NOW
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from spooltop.control import Control
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.vocabulary import Row, Verdict
 
 from .conftest import Opened
 from .table import FakeProcesses, Process, ProcOwner

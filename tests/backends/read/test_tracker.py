@@ -10,7 +10,7 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.engine import Spool
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.plan import TrackedMessage
 from spooltop.model.vocabulary import Box
 
 from .conftest import Opened

@@ -14,7 +14,7 @@ import pytest
 
 from spooltop.backends.directory.cursors.files import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
-from spooltop.model.look.locks import LockHolder
+from spooltop.model.vocabulary import LockHolder
 from tests.needs import needs
 
 needs_root = needs("root")

@@ -12,8 +12,7 @@ import pytest
 from spooltop import open_queue
 from spooltop.control import Control, open_control
 from spooltop.errors import NotASpool, Refused, Unavailable
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.cli.streams import Done, spooltop

@@ -16,8 +16,7 @@ from redis import Redis
 from spooltop import open_queue
 from spooltop.control import Control, open_control
 from spooltop.errors import Refused, SpooltopError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome, Selection
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import spooltop

@@ -18,10 +18,9 @@ from redis import Redis
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Unreadable
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Observation
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.plan import Outcome, Plan, Selection
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
+from spooltop.model.snapshot import Observation
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from tests.builders import GONE
 from tests.cli.streams import spooltop

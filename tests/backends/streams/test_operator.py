@@ -10,8 +10,7 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.errors import SpoolFull
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
+from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection
 from spooltop.model.vocabulary import Action, Box, Json
 from tests.builders import ROOT_STATE
 from tests.stream_builders import StreamWorld

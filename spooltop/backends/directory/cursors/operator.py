@@ -16,12 +16,10 @@ from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource, direction, pick, same_json, shown, type_change
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal
+from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
 from spooltop.model.redact import unredact
-from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json, Row
 
 from ...journal.item_operator import (
     UNFILLED,

@@ -14,9 +14,8 @@ from msgspec import Struct, field
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
-from spooltop.model.look.observation import Completion, Flow, HolderFlow, Return
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box
+from spooltop.model.snapshot import Completion, Flow, HolderFlow, Return
+from spooltop.model.vocabulary import Box, Row
 
 from ...journal.log_store import LogFiles
 from ..scan import BoxScan, SetAsideBoxes

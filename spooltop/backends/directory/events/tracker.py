@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.operations.results import TrackedMessage
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.plan import TrackedMessage
+from spooltop.model.vocabulary import Box, Row, Verdict
 
 from ...journal.log_store import JOURNAL, LogFiles, LogLines, SpoolLogs
 from ..scan import BoxScan, SetAsideBoxes, put_us, quick_enqueued_us

@@ -19,8 +19,8 @@ from msgspec import Struct, field
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY
-from spooltop.model.look.observation import Watch
 from spooltop.model.proc import Mount
+from spooltop.model.snapshot import Watch
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
 

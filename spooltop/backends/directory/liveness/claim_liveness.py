@@ -24,12 +24,11 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow, Usage
-from spooltop.model.operations.plan import Progress
-from spooltop.model.row import Row
+from spooltop.model.consumers import ConsumerList, ConsumerRow, Usage
+from spooltop.model.plan import Progress
 from spooltop.model.text import escape
 from spooltop.model.units import age
-from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Verdict
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict
 
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions

@@ -22,11 +22,10 @@ from msgspec import Struct
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
-from spooltop.model.operations.plan import Progress
+from spooltop.model.plan import Progress
 from spooltop.model.proc import Device
-from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
+from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict
 
 from ...access import user_name
 from ..locks.lock_files import LockTable

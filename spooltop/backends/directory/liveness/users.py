@@ -15,9 +15,8 @@ from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
-from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box, Key
+from spooltop.model.vocabulary import Box, Holders, Holding, Key
 
 from ...access import user_name
 from ..listing import split_key

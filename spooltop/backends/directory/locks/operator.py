@@ -17,13 +17,10 @@ from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode, read_smal
 from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Lock
-from spooltop.model.operations.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal
-from spooltop.model.row import Row
+from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
 from spooltop.model.text import escape
 from spooltop.model.units import age, count, duration
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Lock, Row, Verdict
 
 from ...access import quoted
 from ...journal.item_operator import (

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine.set_aside import meta_name
-from spooltop.model.operations.plan import Item, ItemResult, Outcome, Plan, ResultSequence
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Owner, Verdict
+from spooltop.model.plan import Item, ItemResult, Outcome, Plan, ResultSequence
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Owner, Row, Verdict
 
 from ..journal import BatchOutcome, MoveRun, folder_text
 from ..storage.location import Folders, Place, in_folder, seconds, time_of

@@ -18,7 +18,7 @@ from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict
 

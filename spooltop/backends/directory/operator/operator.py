@@ -18,9 +18,9 @@ from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import (
+from spooltop.model.plan import (
     BATCH,
+    AuditTrail,
     Batches,
     Candidates,
     Item,
@@ -29,15 +29,14 @@ from spooltop.model.operations.plan import (
     Outcome,
     Plan,
     Progress,
+    Selection,
     boxes_of,
 )
-from spooltop.model.operations.results import AuditTrail
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
-from spooltop.model.row import Row
 from spooltop.model.text import escape, escape_text, fill, program
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict
 
 from ...access import user_name
 from ...journal.item_operator import EndedStep, ItemOperator

@@ -19,14 +19,12 @@ from spooltop.engine import set_aside
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Refused, Unreadable
-from spooltop.model.filters import query
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, Candidates, Progress, Refusal
+from spooltop.model import query
+from spooltop.model.plan import BATCH, Candidates, Progress, Refusal, Selection
 from spooltop.model.queue import again_words
-from spooltop.model.row import Row
 from spooltop.model.text import escape, program
 from spooltop.model.units import size
-from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict
 
 from ...journal.log_store import OPERATION
 from ..listing import ordered

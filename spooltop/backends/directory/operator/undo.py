@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
-from spooltop.model.operations.plan import BATCH, Candidates, OperationRecord, Outcome, Progress, Refusal
+from spooltop.model.plan import BATCH, Candidates, OperationRecord, Outcome, Progress, Refusal
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ...journal.item_operator import operation_record, undone_by, undos_of

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
 from spooltop.model.backend import Capabilities
-from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.proc import Mount, parse_mounts
+from spooltop.model.snapshot import Disk, Viewer
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Action, Box
 

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name, claimable, is_own_id, parse
-from spooltop.model.look.observation import Tried
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Owner
+from spooltop.model.snapshot import Tried
+from spooltop.model.vocabulary import Box, Owner, Row
 
 from .location import Found, kind_of
 

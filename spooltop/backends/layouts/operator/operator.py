@@ -12,21 +12,9 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import discard, publish_new
 from spooltop.errors import AuditFailed
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import (
-    BATCH,
-    Candidates,
-    Item,
-    ItemResult,
-    OperationRecord,
-    Outcome,
-    Plan,
-    Progress,
-    Refusal,
-)
-from spooltop.model.row import Row
+from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
 
 from ...journal.item_operator import (
     EndedStep,

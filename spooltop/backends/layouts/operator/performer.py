@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from spooltop.engine.atomic import discard, open_shared, write_new
 from spooltop.engine.system.files import is_inode, read_small
 from spooltop.errors import Refused
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.plan import Outcome
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped

@@ -9,11 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import Refused, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
-from spooltop.model.row import Row
+from spooltop.model.plan import Candidates, Item, Progress, Refusal, Selection
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Row, Verdict
 
 from ..definition import Filling, Layout, LayoutAction, Match
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from spooltop.errors import Refused, SpooltopError, Unavailable, Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.operations.plan import Item, Outcome
+from spooltop.model.plan import Item, Outcome
 from spooltop.model.vocabulary import Action, Box
 
 from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told

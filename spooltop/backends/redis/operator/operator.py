@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from spooltop.errors import SpooltopError, Unavailable
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import (
+from spooltop.model.plan import (
     Batches,
     Candidates,
     Item,
@@ -21,10 +20,10 @@ from spooltop.model.operations.plan import (
     Plan,
     Progress,
     Refusal,
+    Selection,
 )
-from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json, Row
 
 from ...journal.item_operator import EndedStep, ItemOperator, operation_record
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs

@@ -13,14 +13,12 @@ from msgspec.structs import replace
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
 from spooltop.errors import Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import REASON_AT_MOST, Pause, pause_words
-from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
+from spooltop.model.plan import Candidates, Item, Progress, Refusal, Selection
 from spooltop.model.queue import again_words
-from spooltop.model.row import Row
+from spooltop.model.snapshot import REASON_AT_MOST, Pause, pause_words
 from spooltop.model.text import escape, escape_text, fill, json_object
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict
 
 from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import HANDED_BACK, LATER

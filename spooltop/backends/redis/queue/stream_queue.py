@@ -19,8 +19,8 @@ from spooltop.engine.producing.producer import MessageId
 from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model.closing import Closing
-from spooltop.model.look.observation import Pause
 from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity, mover_of
+from spooltop.model.snapshot import Pause
 from spooltop.model.text import escape, json_object
 
 from ..client import text_of

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from spooltop.errors import Unreadable
-from spooltop.model.filters.selection import Selection
+from spooltop.model.plan import Selection
 from spooltop.model.protocols import ListQuery
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Key, Owner, Verdict
+from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import StreamNames

@@ -15,18 +15,16 @@ from spooltop.backends.access import user_name
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import CursorSource
-from spooltop.model.filters.query import MessageFacts, parse
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.locks import Holders, Holding
-from spooltop.model.look.observation import BoxState, Capacity, Flow, Observation, QueueFinding, VerdictCounts, Viewer, Watch
-from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
-from spooltop.model.row import Payload, Row
+from spooltop.model.query import MessageFacts, parse
+from spooltop.model.snapshot import BoxState, Capacity, Flow, Observation, QueueFinding, VerdictCounts, Viewer, Watch
 from spooltop.model.text import escape, json_object
 from spooltop.model.units import age, count
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict
 
 from ...row_listing import RowListing
 from ..client import Endpoint, ErrorReply

@@ -33,16 +33,14 @@ from msgspec import Struct
 
 from spooltop.errors import UsageError
 
-from ..cursors import Cursor
-from ..look.locks import Lock
-from ..row import Row
-from ..text import escape
-from ..units import parse_age, since
-from ..vocabulary import Box, Verdict
+from .cursors import Cursor
+from .text import escape
+from .units import parse_age, since
+from .vocabulary import Box, Lock, Row, Verdict
 
 if TYPE_CHECKING:
-    from ..look.consumers import ConsumerRow
-    from ..operations.plan import OperationRecord
+    from .consumers import ConsumerRow
+    from .plan import OperationRecord
 
 
 # The facts that a filter asks for: of messages, consumers, cursors, locks and operations alike. Texts are as shown, that is

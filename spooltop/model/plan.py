@@ -1,23 +1,109 @@
-"""Plans, which pin a list of things to do, and their results."""
+"""Selections of messages, plans, which pin a list of things to do, their results, and where the messages are afterwards."""
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Annotated, Any, NamedTuple, TypeVar, overload
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from spooltop.errors import Stopped
 
-from ..filters.selection import Selection
-from ..row import Row
-from ..units import duration, rate_limit
-from ..vocabulary import Action, Box, Json, Ref, Verdict
+from .text import escape
+from .units import duration, rate_limit
+from .vocabulary import Action, Box, Json, Key, Ref, Row, Verdict
+
+
+class Selection(Struct, frozen=True):
+    """A choice of messages; all conditions hold together.
+
+    ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box.
+    ``filter`` is the grammar of ``model.query``. ``everything`` is ALL. A selection that names nothing selects nothing.
+    """
+
+    box: Box | None = None
+    ids: tuple[str, ...] | None = None
+    keys: tuple[Key, ...] | None = None
+    source: str | None = None
+    older_than: float | None = None
+    verdict: Verdict | None = None
+    filter: str = ""
+    everything: bool = False
+
+    def matches(self, row: Row, now: float) -> bool:
+        """True where all conditions hold for ``row`` at ``now`` (epoch seconds); True for each row where there is no condition.
+        Raises ``UsageError`` for a filter that does not parse.
+
+        >>> row = Row(("cur", "7"), Box.CUR, "7", "7,n=1", source="mail", in_box_since=100.0)
+        >>> chosen = Selection(box=Box.CUR, source="mail", older_than=60)
+        >>> (chosen.matches(row, 170.0), chosen.matches(row, 150.0), Selection(ids=("8",)).matches(row, 170.0))
+        (True, False, False)
+        """
+        return self.matcher(now)(row)
+
+    def matcher(self, now: float) -> Callable[[Row], bool]:
+        """The test that ``matches`` makes, with filter and names prepared once for many rows."""
+        box, source, verdict, older_than = self.box, self.source, self.verdict, self.older_than
+        ids = None if self.ids is None else frozenset(self.ids)
+        keys = None if self.keys is None else frozenset(self.keys)
+        wanted = None
+        if self.filter:
+            from .query import parse  # the grammar takes 5 ms to load, and most selections have no filter
+
+            wanted = parse(self.filter)
+
+        def matches(row: Row) -> bool:
+            return (
+                (box is None or row.box is box)
+                and (keys is None or row.key in keys)
+                and (ids is None or row.id in ids or row.name in ids)
+                and (source is None or row.source == source)
+                and (verdict is None or row.verdict is verdict)
+                and (older_than is None or self.old_enough(row.in_box_age(now)))
+                and (wanted is None or wanted.match(row, now))
+            )
+
+        return matches
+
+    def old_enough(self, in_box_age: float | None) -> bool:
+        """True if ``in_box_age`` is ``older_than`` or more; False if the age is unknown."""
+        return self.older_than is None or (in_box_age is not None and in_box_age >= self.older_than)
+
+    @property
+    def named(self) -> bool:
+        """True if the messages are named one by one."""
+        return self.ids is not None or self.keys is not None
+
+    @property
+    def empty(self) -> bool:
+        """True if no condition was given at all."""
+        return not (
+            self.named or self.source or self.older_than is not None or self.verdict or self.filter or self.everything
+        )
+
+    def words(self) -> list[str]:
+        """Returns the same selection as words of the command line, without ids of single rows."""
+        out: list[str] = []
+        if self.box is not None:
+            out += ["--box", str(self.box)]
+        if self.source is not None:
+            out += ["--source", escape(self.source)]
+        if self.verdict is not None:
+            out += ["--verdict", str(self.verdict)]
+        if self.older_than is not None:
+            out += ["--older-than", f"{self.older_than:.12g}s"]
+        if self.filter:
+            out += ["--filter", self.filter]
+        if self.everything:
+            out.append("ALL")
+        return out
+
 
 # Progress and cancellation of long work: reported and checked now and then, not for each of a million items.
 
@@ -346,3 +432,105 @@ class OperationRecord(Struct, frozen=True):
     undone_by: str | None = None
     why_not_undo: str | None = None
     words: str = ""
+
+
+# Locations of messages that are tracked by id.
+
+
+class TrackedMessage(Struct, frozen=True):
+    """Location of the message with one id, as far as it was seen. Times are epoch seconds.
+
+    ``box`` is its current box; None if it is in no box (``gone_at`` says since when at the latest) or not found yet. ``place`` in
+    ``new``: 1 is the oldest of the ``of`` messages that wait there. ``claimed_at`` and ``pid`` belong to its last claim since
+    tracking began (for a canary: since it was put), None if none was seen; ``verdict`` is that of the claim while it lasts.
+    ``put_at`` is when it was put, according to its id.
+    """
+
+    id: str
+    box: Box | None = None
+    place: int | None = None
+    of: int | None = None
+    claimed_at: float | None = None
+    pid: int | None = None
+    gone_at: float | None = None
+    verdict: Verdict | None = None
+    put_at: float | None = None
+
+
+# The audit trail of an operation, as its journal tells it.
+
+
+def _terminal() -> str | None:
+    try:
+        return os.ttyname(2)
+    except OSError:
+        return None  # cron, a pipe: no terminal is a fact and no failure
+
+
+_Id = Annotated[int, Meta(ge=0, lt=1 << 32)]
+
+
+class Actor(Struct, frozen=True):
+    """The process of the user who makes a change, and where that user is: the environment and the terminal say so, None if they
+    do not."""
+
+    uid: _Id | None = None
+    pid: _Id | None = None
+    sudo_user: str | None = None
+    ssh_connection: str | None = None
+    tty: str | None = None
+
+    @staticmethod
+    def here(environ: Mapping[str, str] = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
+        """Returns the actor of this process."""
+        return Actor(os.geteuid(), os.getpid(), environ.get("SUDO_USER"), environ.get("SSH_CONNECTION"), terminal())
+
+
+class AuditLine(Struct, frozen=True):
+    """A step of an operation.
+
+    ``event`` is ``before`` (no result was written: these ``names`` were about to be changed) or ``after`` (``results``, after
+    which ``tried`` of ``count`` had been attempted). ``user`` and ``by`` are as that process wrote them. Nothing is escaped, and
+    a line that is not ``trusted`` may contain anything.
+    """
+
+    at: float
+    event: str
+    action: str
+    user: str
+    by: Actor = Actor()
+    count: int = 0
+    tried: int | None = None
+    force: bool = False
+    names: tuple[str, ...] = ()
+    results: tuple[ItemResult, ...] = ()
+    trusted: bool = True
+
+
+class AuditTrail(Struct, frozen=True):
+    """The steps of one operation in their order, and the faults of the journal, in words."""
+
+    lines: tuple[AuditLine, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def said(line: AuditLine) -> str:
+    """Describes one line, escaped: the actor, the origin, and what was about to happen or the result.
+
+    >>> said(AuditLine(0.0, "after", "purge", "root", Actor(pid=77, sudo_user="ann", tty="/dev/pts/3"), count=2, tried=1))
+    'root (sudo by ann) on /dev/pts/3, pid 77: purge, 1 of 2 attempted'
+    """
+    by = line.by
+    who = escape(line.user) + (f" (sudo by {escape(by.sudo_user)})" if by.sudo_user else "")
+    if by.ssh_connection:
+        who += f" from {escape(by.ssh_connection.partition(' ')[0])}"
+    if by.tty:
+        who += f" on {escape(by.tty)}"
+    if by.pid is not None:
+        who += f", pid {by.pid}"
+    what = escape(line.action) + (" by force" if line.force else "")
+    if line.event == "before":
+        what += f" of {line.count:,} started"
+    else:
+        what += f", {line.tried or 0:,} of {line.count:,} attempted"
+    return f"{who}: {what}" + ("" if line.trusted else " (from the log in the spool, which its owner can write)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..filters.query import held_by
-from ..filters.selection import Selection
-from ..text import escape
-from ..units import since
-from ..vocabulary import Box, Owner, Verdict
+from .plan import Selection
+from .query import held_by
+from .text import escape
+from .units import since
+from .vocabulary import Box, Owner, Verdict
 
 _RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 
