@@ -100,16 +100,8 @@ def confirm_for(count: int, *, uncertain: bool) -> Confirm:
 def accepts(confirm: Confirm, count: int, typed: str) -> bool:
     """True if ``typed`` is the confirmation of ``count`` items that ``confirm`` requires: ``y`` (``Y`` also works), ``Y``, or the
     number."""
-    typed = typed.strip()
-    match confirm:
-        case Confirm.SMALL:
-            return typed in ("y", "Y")
-        case Confirm.LARGE:
-            return typed == "Y"
-        case Confirm.NUMBER:
-            return typed == str(count)
-        case Confirm.NOTHING:
-            return False
+    words = {Confirm.SMALL: ("y", "Y"), Confirm.LARGE: ("Y",), Confirm.NUMBER: (str(count),)}
+    return typed.strip() in words.get(confirm, ())
 
 
 def confirm_words(confirm: Confirm, count: int) -> str:
@@ -175,19 +167,23 @@ def command_words(
     first: there is neither ``--yes`` nor ``--force`` in it."""
     rate = options.get("rate")
     slowly = ["--rate", f"{rate:.12g}"] if isinstance(rate, (int, float)) else []
+    name = {Action.EMPTY: "purge", Action.SET_CURSOR: "cursors"}.get(action, str(action))
+    words = ["spooltop", name, target, *flags]
     if action is Action.UNDO:
-        return (*undo_words(target, str(options.get("undoes", "")), flags), *slowly)
+        return (*words, str(options.get("undoes", "")), *slowly)
     if action is Action.SET_CURSOR:
-        return _set_words(target, items, options=options, flags=flags)
+        # As JSON, independent of the later content of the section, so that it means the same whenever it is pasted.
+        source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
+        written = json.dumps(options.get("value"), ensure_ascii=True)
+        file = options.get("file") if not items or has_scheme(items[0].name) else items[0].name  # a server has no files
+        named = ["--file", escape(str(file))] if file is not None else []
+        return (*words, "--set", f"{source}={written}", "--type", "json", *named)
     if action is Action.UNLOCK:
-        names = dict.fromkeys(str(item.row.key) for item in items)
-        return ("spooltop", "unlock", target, *flags, *map(id_word, names))
+        return (*words, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
     if action in (Action.PAUSE, Action.RESUME):
         text = str(options.get("reason") or "")
         reason = text if text.isprintable() else escape(text)
-        why = [f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []
-        return ("spooltop", str(action), target, *flags, *why)
-    words = ["spooltop", "purge" if action is Action.EMPTY else str(action), target, *flags]
+        return (*words, *([f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []))
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
             value = options.get(flag)
@@ -211,18 +207,6 @@ def command_words(
         return (*words, "-")
     seen = Counter(item.id for item in items)
     return (*words, *(id_word(item.id if seen[item.id] == 1 else item.name) for item in items))
-
-
-def _set_words(
-    target: str, items: Sequence[Item], *, options: Mapping[str, Json], flags: Sequence[str]
-) -> tuple[str, ...]:
-    """Words of the command that sets a cursor. The value is written as JSON, independent of the later content of the section, so
-    that the copied command means the same whenever it is pasted."""
-    source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
-    value = json.dumps(options.get("value"), ensure_ascii=True)
-    words = ["spooltop", "cursors", target, *flags, "--set", f"{source}={value}", "--type", "json"]
-    file = options.get("file") if not items or has_scheme(items[0].name) else items[0].name  # a server has no files
-    return (*words, *(["--file", escape(str(file))] if file is not None else []))
 
 
 # Words for what a plan will do: the first sentence before a plan is confirmed, for every kind of queue.
@@ -454,9 +438,7 @@ class Operations:
             refused=found.refused,
             notes=notes,
             force=force,
-            command=command_words(
-                action, self._path, selection, found.items, options=self._shown(chosen), flags=self._flags
-            ),
+            command=self._command(action, selection, found.items, chosen),
             options=chosen,
             missing=found.missing,
             poison=found.poison,
@@ -475,10 +457,12 @@ class Operations:
         options = {name: value for name, value in plan.options.items() if name != "rate"}
         if rate is not None:
             options["rate"] = rate
-        command = command_words(
-            plan.action, self._path, plan.selection, plan.items, options=self._shown(options), flags=self._flags
-        )
-        return replace(plan, options=options, command=command)
+        return replace(plan, options=options, command=self._command(plan.action, plan.selection, plan.items, options))
+
+    def _command(
+        self, action: Action, selection: Selection, items: Sequence[Item], options: Mapping[str, Json]
+    ) -> tuple[str, ...]:
+        return command_words(action, self._path, selection, items, options=self._shown(options), flags=self._flags)
 
     def apply(
         self,
