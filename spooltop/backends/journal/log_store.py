@@ -22,6 +22,7 @@ from spooltop.engine.atomic import discard, drafts_of, drop_drafts, make_file, p
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
+from spooltop.engine.system.files import closing as closing_fd
 from spooltop.engine.system.syscalls import fallocate
 from spooltop.errors import AuditFailed
 from spooltop.model.target import has_scheme
@@ -214,13 +215,11 @@ def _drop(files: LogFiles, dir_fd: int, part: str) -> None:
 
 def _reserved(files: LogFiles, dir_fd: int, part: str) -> bool:
     """Allocates room behind the end of a part. False if there is none."""
-    fd = files.open_lasting(part, dir_fd, append=True, mode=0o600)
-    try:
-        files.reserve(fd, files.fstat(fd).st_size, RESERVED)
-    except OSError as error:
-        return error.errno not in FULL  # elsewhere there may be no such call
-    finally:
-        files.close(fd)
+    with closing_fd(files, files.open_lasting(part, dir_fd, append=True, mode=0o600)) as fd:
+        try:
+            files.reserve(fd, files.fstat(fd).st_size, RESERVED)
+        except OSError as error:
+            return error.errno not in FULL  # elsewhere there may be no such call
     return True
 
 
@@ -342,8 +341,7 @@ def _append(
         files.stat(name, dir_fd)
     except FileNotFoundError:
         make_file(files, dir_fd, name, like)
-    fd = files.open_lasting(name, dir_fd, append=True, mode=0o600)
-    try:
+    with closing_fd(files, files.open_lasting(name, dir_fd, append=True, mode=0o600)) as fd:
         found = plain_now(files, fd, dir_fd, name)
         size = found.st_size
         if following and size >= files.rotate_at and rotate(files, dir_fd, name, fd, like, following):
@@ -357,8 +355,6 @@ def _append(
             raise OSError(errno.ENOSPC, "the line was cut off", name)
         if sync:
             files.sync(fd)
-    finally:
-        files.close(fd)
     return is_inode(files, name, dir_fd, found.st_ino)
 
 
@@ -510,12 +506,9 @@ class StateLogs:
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         if self._folder is None:
             raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
-        fd = open_path(self._files, self._folder)
-        try:
+        with closing_fd(self._files, open_path(self._files, self._folder)) as fd:
             like = own_status(self._files, fd, self._folder)
             append_line(self._files, fd, name, line, like, sync=sync, following=following)
-        finally:
-            self._files.close(fd)
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         """Yields one log at most: there is no other user's."""
@@ -525,7 +518,5 @@ class StateLogs:
             fd = self._files.open_dir(self._folder, follow=True)
         except FileNotFoundError:
             return
-        try:
+        with closing_fd(self._files, fd):
             yield StoredLog(LogLines(self._files, lambda: fd, name, latest=latest))
-        finally:
-            self._files.close(fd)

@@ -341,7 +341,10 @@ class RecordLog(Generic[IntentT, ResultT]):
             self._store.append(self._name, line, sync=sync, following=following)
             self._unsynced = not sync
         except OSError as error:
-            raise write_failed(self._store, self._kind.name, error) from error
+            raise AuditFailed(
+                f"changes to {self._kind.name} cannot be logged: {error.strerror or error}", path=self._store.path,
+                advice="nothing is changed without it; free space or fix its permissions",
+            ) from error  # fmt: skip
 
     def settle(self) -> None:
         """Syncs what no later line has synced. Raises ``AuditFailed``."""
@@ -417,12 +420,3 @@ class RecordLog(Generic[IntentT, ResultT]):
     def unfinished(self) -> list[LoggedOperation[IntentT, ResultT]]:
         """The operations with a step that has no result, with no other steps: a new part begins with such intents."""
         return list(self.read(cut_off=True)[0].values())
-
-
-def write_failed(store: LogStore, what: str, error: OSError) -> AuditFailed:
-    """The error to raise where a log about ``what`` cannot be written."""
-    return AuditFailed(
-        f"changes to {what} cannot be logged: {error.strerror or error}",
-        path=store.path,
-        advice="nothing is changed without it; free space or fix its permissions",
-    )

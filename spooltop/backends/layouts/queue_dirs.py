@@ -225,20 +225,16 @@ class QueueDirs(Closing):
         """Directories by location, in which a name was made (False) or lost since they were synced."""
         self.root = files.open_dir(path, follow=True)
         try:
-            self._like = files.fstat(self.root)
+            self.owner_model = files.fstat(self.root)
+            """Owner, group and mode of new directories: those of the queue's own."""
         except BaseException:
             self.close()
             raise
 
     @property
-    def owner_model(self) -> os.stat_result:
-        """Owner, group and mode of new directories: those of the queue's own."""
-        return self._like
-
-    @property
     def identity(self) -> tuple[int, int]:
         """The device and inode of the queue's directory."""
-        return self._like.st_dev, self._like.st_ino
+        return self.owner_model.st_dev, self.owner_model.st_ino
 
     @property
     def own_name(self) -> str:
@@ -262,7 +258,7 @@ class QueueDirs(Closing):
             except FileNotFoundError:
                 if not create:
                     return None
-                make_dir(self.files, self._name, self.above(), self._like)
+                make_dir(self.files, self._name, self.above(), self.owner_model)
                 self._own = self.files.open_dir(self._name, self.above())
         return self._own
 

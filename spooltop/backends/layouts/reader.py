@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import overload
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -218,13 +218,7 @@ class _Rows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.seen)
 
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
-
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, place: Any) -> Any:
         return [*map(self._row, self.seen[place])] if isinstance(place, slice) else self._row(self.seen[place])
 
     def __iter__(self) -> Iterator[Row]:

@@ -11,6 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -238,10 +239,19 @@ class _Judging:
         self._now = now
         self._local = around.local(root)
         self._answers: dict[tuple[str, str], HolderVerdict] = {}
-        self._locks: Callable[[os.stat_result], Users] | None = None
-        self._watching: Users | None = None
         self._pids: dict[tuple[int, float], tuple[Verdict, str]] = {}
         self._opened: dict[str, Users] = {}
+
+    @cached_property
+    def _locks(self) -> Callable[[os.stat_result], Users]:
+        return self._around.locks(self._root)
+
+    @cached_property
+    def _watching(self) -> Users:
+        try:
+            return self._around.watching(status(self._root, self._layout.watched), self._root)
+        except OSError:
+            return Users((), False, f"{self._layout.watched} cannot be seen")
 
     def ask(self, files: Sequence[QueueFile], found: Mapping[str, os.stat_result]) -> None:
         """Asks for all files at once what may read all processes."""
@@ -295,8 +305,6 @@ class _Judging:
 
     def _by_lock(self, path: str) -> HolderVerdict:
         try:
-            if self._locks is None:
-                self._locks = self._around.locks(self._root)
             users = self._locks(status(self._root, path))
         except OSError:
             return HolderVerdict(Verdict.UNKNOWN, f"{path} cannot be seen")
@@ -338,11 +346,6 @@ class _Judging:
             if rule.proves_nothing or left is None or (left < 0 and not self._local):
                 return HolderVerdict(Verdict.UNKNOWN, lease or _NOBODY)  # the clock of another machine may be behind
             return HolderVerdict(Verdict.DEAD if left < 0 else Verdict.ALIVE, f"its {lease}")
-        if self._watching is None:
-            try:
-                self._watching = self._around.watching(status(self._root, self._layout.watched), self._root)
-            except OSError:
-                self._watching = Users((), False, f"{self._layout.watched} cannot be seen")
         users, folder = self._watching, f"{self._layout.watched}/"
         if users.pids:
             others = len(users.pids) - 1

@@ -202,8 +202,6 @@ PATIENCE = 10.0
 """Seconds that a change waits for a lock; after that nothing is changed."""
 _STEP_ENDS = 1.0
 """Seconds after which a step ends, so that who waits for the lock of a program sees how far it came, and others get a turn."""
-_FRESH = 1.0
-"""Seconds for which the proof that holders are dead is not asked again."""
 
 
 class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
@@ -238,7 +236,6 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         self._looked_after: set[str] = set()
         self._finished: dict[str, str] = {}
         """Messages that were finished before the plan began, and why, by location."""
-        self._proofs: tuple[float, Mapping[str, str]] = (float("-inf"), {})
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
@@ -370,19 +367,12 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
 
     def _prove_again(self, dirs: QueueDirs, item: Item) -> None:
         """Asks again if the holder is dead. Raises ``Skipped``."""
-        at, known = self._proofs
-        if self._monotonic() - at > _FRESH:
-            at, known = self._monotonic(), {}
         path = item.row.name
-        if path not in known:
-            found = match_of(self._layout, item.row)
-            file = QueueFile(path, None if found is None else found[0])
-            one = judge(self._layout, dirs.root, [file], self._around, self._clock())[path]
-            words = "" if one.verdict in (Verdict.DEAD, Verdict.ABANDONED) else one.evidence or "no longer provable"
-            known = {**known, path: words}
-        self._proofs = at, known
-        if known[path]:
-            raise Skipped(f"{known[path]}")
+        found = match_of(self._layout, item.row)
+        file = QueueFile(path, None if found is None else found[0])
+        one = judge(self._layout, dirs.root, [file], self._around, self._clock())[path]
+        if one.verdict not in (Verdict.DEAD, Verdict.ABANDONED):
+            raise Skipped(one.evidence or "no longer provable")
 
     def _note(self, dirs: QueueDirs, batch: LayoutIntent, changes: MessageChanges) -> None:
         """Notes beside what the operation sets aside who did it, when and how."""

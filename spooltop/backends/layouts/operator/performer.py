@@ -17,7 +17,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from spooltop.engine.atomic import discard, open_shared, write_new
-from spooltop.engine.system.files import is_inode, read_small
+from spooltop.engine.system.files import closing, is_inode, read_small
 from spooltop.errors import Refused
 from spooltop.model.plan import Outcome
 from spooltop.model.text import escape
@@ -127,13 +127,11 @@ def own_turn(dirs: QueueDirs, patience: Patience) -> Iterator[None]:
     own = dirs.private_dir(create=True)
     assert own is not None  # create=True makes it or raises
     fd = open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own))
-    try:
+    with closing(dirs.files, fd):
         if not patience.until(lambda: dirs.files.lock(fd)):
             why = f"another spooltop has been changing this queue for {patience.seconds:.0f} s"
             raise Refused(why, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
         yield
-    finally:
-        dirs.files.close(fd)
 
 
 @contextmanager
@@ -145,12 +143,10 @@ def program_locked(dirs: QueueDirs, path: str, patience: Patience) -> Iterator[N
         return
     with dirs.parent(path) as (at, name):
         fd = dirs.files.reopen(name, at)
-    try:
+    with closing(dirs.files, fd):
         if not patience.until(lambda: dirs.files.lock(fd)):
             raise Skipped(f"{escape(path)} has been locked by its program for {patience.seconds:.0f} s")
         yield
-    finally:
-        dirs.files.close(fd)
 
 
 # The record of messages whose changes are about to begin, as the journal of a queue holds it.
@@ -408,11 +404,8 @@ class Performer:
                 raise Skipped(f"locked meanwhile: {escape(change.path)} was made") from None
             self._happened = change
             self._pin(change.path)
-            fd = self._files.open_dir(name, at)
-            try:
+            with closing(self._files, self._files.open_dir(name, at)) as fd:
                 self._files.copy_owner(fd, self._files.fstat(at))
-            finally:
-                self._files.close(fd)
             self._pin(change.path)
             self._dirs.touched(change.path)
 
@@ -489,12 +482,9 @@ class Performer:
         if not stat.S_ISDIR(self._files.stat(name, at).st_mode):
             self._files.unlink(name, at)
             return
-        fd = self._files.open_dir(name, at)
-        try:
+        with closing(self._files, self._files.open_dir(name, at)) as fd:
             for one in sorted(self._files.list(fd)):
                 self._delete_tree(one, fd)
-        finally:
-            self._files.close(fd)
         self._files.rmdir(name, at)
 
     def tidy(self, locations: Sequence[str]) -> None:
@@ -510,16 +500,13 @@ class Performer:
         try:
             with self._dirs.parent(folder) as (at, name):
                 if with_notes:
-                    fd = self._files.open_dir(name, at)
-                    try:
+                    with closing(self._files, self._files.open_dir(name, at)) as fd:
                         if self._files.fstat(fd).st_nlink > 2:
                             return False  # directories of other messages; some file systems count none, and are listed
                         notes = self._files.list(fd)
                         if all(META in note for note in notes):  # the note, and drafts of it that were cut off
                             for note in notes:
                                 discard(self._files, note, fd)
-                    finally:
-                        self._files.close(fd)
                 self._files.rmdir(name, at)
         except OSError:
             return False  # not empty, or gone already: it is only tidied
