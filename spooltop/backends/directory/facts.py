@@ -6,7 +6,7 @@ import glob
 import grp
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
@@ -16,7 +16,6 @@ from spooltop.engine.system import host
 from spooltop.engine.system.files import OFD_LOCKS
 from spooltop.engine.system.host import PROC
 from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
-from spooltop.model.proc import parse_mounts
 from spooltop.model.target import (
     ClockState,
     FolderState,
@@ -31,7 +30,9 @@ from spooltop.model.target import (
 from spooltop.model.vocabulary import Box
 
 from ..access import group_name, user_name
-from .storage.disk import is_local, mount_of
+from .liveness.processes import Processes
+from .scan import opened
+from .storage.disk import is_local, mount_of, mounts
 from .trials import left_behind, trial_parent, try_all
 
 # Facts about the machine: limits of inotify and their use, the clock, ``/proc``, and directories that others may mount.
@@ -41,25 +42,12 @@ _SAMBA = "etc/samba/smb.conf"
 _FILE_LIMIT = 1 << 20
 
 
-def inotify_use(uid: int, proc: str = PROC) -> InotifyUse:
+def inotify_use(uid: int) -> InotifyUse:
     """Counts what the processes of ``uid`` use, as far as their descriptors are visible, and reads the limits, inotify(7)."""
-    watches = instances = 0
-    for pid in _numbers(proc):
-        try:
-            if os.stat(f"{proc}/{pid}").st_uid != uid:
-                continue
-            fds = [fd for fd in os.listdir(f"{proc}/{pid}/fd") if _is_inotify(f"{proc}/{pid}/fd/{fd}")]
-            instances += len(fds)
-            watches += sum(_text(f"{proc}/{pid}/fdinfo/{fd}").count("inotify wd:") for fd in fds)
-        except OSError:
-            continue  # it has ended, or its descriptors are not visible
-    return InotifyUse(_limit(proc, "watches"), _limit(proc, "instances"), watches, instances)
-
-
-def _limit(proc: str, name: str) -> int | None:
-    """Returns the limit of the machine or that of the user namespace, whichever is lower."""
-    both = (_number(f"{proc}/sys/fs/inotify/max_user_{name}"), _number(f"{proc}/sys/user/max_inotify_{name}"))
-    return min((one for one in both if one is not None), default=None)
+    seen = Processes().watchers(frozenset())
+    instances, watches = seen.used.get(uid, (0, 0))
+    most_instances, most_watches = seen.most
+    return InotifyUse(most_watches, most_instances, watches, instances)
 
 
 def clock() -> ClockState:
@@ -70,13 +58,10 @@ def clock() -> ClockState:
         return ClockState()
 
 
-def proc_options(proc: str = PROC) -> frozenset[str]:
-    """Returns the options with which ``proc`` is mounted; of several mounts those of the last, which is the one in sight."""
-    found: frozenset[str] = frozenset()
-    for mount in parse_mounts(_text(f"{proc}/self/mountinfo").splitlines()):
-        if mount.mountpoint == proc and mount.fs_type == "proc":
-            found = mount.options
-    return found
+def proc_options() -> frozenset[str]:
+    """Returns the options with which ``/proc`` is mounted; of several mounts those of the last, which is the one in sight."""
+    there = [mount.options for mount in mounts() if mount.mountpoint == PROC and mount.fs_type == "proc"]
+    return there[-1] if there else frozenset()
 
 
 def shares(path: str, root: str = "/") -> tuple[tuple[Share, ...], tuple[str, ...]]:
@@ -134,48 +119,20 @@ def _related(one: str, path: str) -> bool:
     return os.path.commonpath((one, path)) in (one, path)
 
 
-def _numbers(proc: str) -> Sequence[str]:
-    with suppress(OSError):
-        return [name for name in os.listdir(proc) if name.isdigit()]
-    return ()
-
-
-def _is_inotify(link: str) -> bool:
-    with suppress(OSError):
-        return os.readlink(link) == "anon_inode:inotify"
-    return False
-
-
-def _text(path: str) -> str:
-    with suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
-    return ""
-
-
-def _number(path: str) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdigit() else None
-
-
 # Collects all facts about the place of a target. Without ``write`` it changes nothing.
 
 _BOXES = (Box.TMP.value, Box.NEW.value, Box.CUR.value)
 _ASIDE = tuple(f"{OWN}/{box.value}" for box in (Box.HELD, Box.REJECTED, Box.TRASH))
 _PRESENCES = 10_000
 _MEMBERS = 20
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def collect(path: str, layout: str, *, write: bool = False) -> PlaceFacts:
     """Returns the facts about the target ``path``. With ``write`` it also tries what the guarantees rest on, in a hidden
     directory in ``tmp``. Raises ``OSError`` if the target cannot be opened."""
     trials, untried = _tried(path, layout) if write else (None, "")
-    root = os.open(path, _DIRECTORY)
-    try:
-        folders = _folders(root, layout)
-        mount = _mount(root)
-    finally:
-        os.close(root)
+    with opened(path, follow=True) as root:
+        folders, mount = _folders(root, layout), _mount(root)
     uid = os.geteuid()
     found, unread = shares(path)
     return PlaceFacts(
@@ -218,9 +175,8 @@ def _folder(name: str, root: int) -> FolderState:
         return FolderState(name, error=error.strerror or str(error))
     mount, why = None, ""
     try:
-        fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
-        mount = host.mount_number(fd)
-        os.close(fd)
+        with opened(name, root) as fd:
+            mount = host.mount_number(fd)
     except OSError as error:
         why = error.strerror or str(error)
     return FolderState(

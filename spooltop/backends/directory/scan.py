@@ -32,7 +32,7 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key, Row
 from ..journal.log_store import OPERATION
 from ..row_listing import AgeCounter
 from .storage.location import in_folder, time_of
-from .storage.rows import NameForms, aside_row, claim_row, kind_of_file, new_row
+from .storage.rows import NameForms, aside_row, claim_row, epoch, kind_of_file, new_row
 from .world import System
 
 # Counts the names in the boxes of a spool: a first picture, long before a look.
@@ -51,10 +51,10 @@ def _count(folder: str) -> int | None:
 
 
 @contextmanager
-def opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
-    """Opens a directory for a while, and follows no link. A descriptor of its own: the offset of a shared one is moved by whoever
-    lists. Raises ``OSError``."""
-    fd = REAL_FILES.open_dir(name, dir_fd)
+def opened(name: str, dir_fd: int | None = None, *, follow: bool = False) -> Iterator[int]:
+    """Opens a directory for a while; ``follow``: also through a link. The descriptor is not shared: the offset of a shared one is
+    moved by whoever lists. Raises ``OSError``."""
+    fd = REAL_FILES.open_dir(name, dir_fd, follow=follow)
     try:
         yield fd
     finally:
@@ -198,7 +198,7 @@ class BoxScan(Struct, frozen=True):
     @property
     def oldest_at(self) -> float | None:
         """``oldest_us`` in seconds."""
-        return None if self.oldest_us is None else self.oldest_us / 1e6
+        return epoch(self.oldest_us)
 
 
 def quick_enqueued_us(name: str) -> int | None:
@@ -617,8 +617,7 @@ def age_counter(scan: BoxScan, times: Mapping[str, int]) -> AgeCounter:
         form = raw[16:17] + raw.partition(",")[2]
         if form not in sources:
             sources[form] = names.parse(raw, claimed=False).source if ",s=" in raw else None
-        at = put_us(raw, times)
-        put_at.append((sources[form], None if at is None else at / 1e6))
+        put_at.append((sources[form], epoch(put_us(raw, times))))
     return AgeCounter(put_at, count)
 
 

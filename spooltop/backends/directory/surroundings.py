@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import Holders, Verdict
 
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
-from .liveness.processes import BootClock, Certainty, Processes, judge_pid
+from .liveness.processes import BootClock, Certainty, Processes, judge_pids
 from .liveness.users import Asked, holders_of
 from .locks.lock_files import read_table
 from .storage.disk import disk_of, is_local, mount_of, who_am_i
@@ -33,19 +33,11 @@ class LocalSurroundings:
         return is_local(mount_of(root))
 
     def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
-        processes = self._processes
         self._boot_clock.look()
-        certainty = Certainty(self.local(root), processes.in_first_namespace(), self._pids_here)
-        there = {pid: processes.exists(pid) for pid, _ in claims}
-        namesakes = processes.namesakes(there) if certainty.local and not all(there.values()) else {}
-        seen = processes.boottime()
-        return [
-            judge_pid(
-                pid, there[pid], processes.process(pid), None if namesakes is None else namesakes.get(pid, []),
-                self._boot_clock.latest(since, seen), certainty,
-            )
-            for pid, since in claims
-        ]  # fmt: skip
+        certainty = Certainty(self.local(root), self._processes.in_first_namespace(), self._pids_here)
+        seen = self._processes.boottime()
+        timed = [(pid, self._boot_clock.latest(since, seen)) for pid, since in claims]
+        return [(verdict, evidence) for verdict, evidence, _ in judge_pids(self._processes, timed, certainty)]
 
     def clients(self, pids: Collection[int], connections: Collection[Connection]) -> list[LocalClient]:
         return [LocalClient(*one) for one in self._processes.clients(pids, connections)]

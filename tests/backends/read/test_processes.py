@@ -241,7 +241,7 @@ def test_a_user_without_an_inotify_watch_left_is_named(
         if number is not None:
             (limits / f"max_user_{name}").write_text(f"{number}\n")
     seen = Processes(str(tmp_path)).watchers({(os.makedev(8, 1), 5)})
-    assert seen == Watchers([1], True, frozenset(full))
+    assert (seen.pids, seen.complete, seen.full) == ([1], True, full)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_nobody_who_watches_is_no_proof_where_who_works_may_have_no_watch_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, complete: bool
 ) -> None:
     monkeypatch.setattr(Processes, "in_first_namespace", lambda _: True)
-    monkeypatch.setattr(Processes, "watchers", lambda *_: Watchers([], True, frozenset({77})))
+    monkeypatch.setattr(Processes, "watchers", lambda *_: Watchers([], True, {77: (1, 0)}, (1, None)))
     found = os.stat_result((0o40000 | mode, 5, 1, 2, owner, owner, 0, 0, 0, 0))
     root = os.open(tmp_path, os.O_RDONLY)
     users = LocalSurroundings(Processes()).watching(found, root)

@@ -19,6 +19,7 @@ from spooltop.model.vocabulary import Box, Row
 
 from ...journal.log_store import LogFiles
 from ..scan import BoxScan, SetAsideBoxes
+from ..storage.rows import epoch
 from .inotify import Events
 from .tracker import OperatorMoves
 from .watcher import LATE, EventReport
@@ -240,7 +241,7 @@ class FlowMeter:
             self.last_claim_at = at
 
     def _leaves(self, id: str, batch: Events, name: Name, claimed_at: float | None) -> None:
-        put_at = None if name.enqueued_us is None else name.enqueued_us / 1e6
+        put_at = epoch(name.enqueued_us)
         if batch.late > LATE:
             put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
         attempts = name.attempts if name.token else None
@@ -362,7 +363,7 @@ class FlowMeter:
 
     def _claim_time(self, id: str, name: Name) -> float | None:
         remembered = self._claimed_at.pop(id, None)
-        return remembered if name.claimed_us is None else name.claimed_us / 1e6
+        return epoch(name.claimed_us) or remembered
 
     def _take(self, now: float, *, exact: bool, measured: bool) -> Flow:
         """Returns the flow since the last ``_take``. A message that left ``cur`` before that and has appeared nowhere since is

@@ -20,6 +20,7 @@ from spooltop.model.vocabulary import Box, Row, Verdict
 
 from ...journal.log_store import JOURNAL, LogFiles, LogLines, SpoolLogs
 from ..scan import BoxScan, SetAsideBoxes, put_us, quick_enqueued_us
+from ..storage.rows import epoch
 from .inotify import Events
 
 # Reads the moves that operators announced in the journal since the last look. Such a move is not flow. An intent line is
@@ -218,12 +219,9 @@ class MessageTracker:
                 self._tracks[id].new = raw
 
     def _box(self, id: str, track: _Track) -> Box | None:
-        if track.cur is not None and self._in_box(Box.CUR, track.cur):
-            return Box.CUR
-        if track.new is not None and self._in_box(Box.NEW, track.new):
-            return Box.NEW
-        if track.tmp is not None and self._in_box(Box.TMP, track.tmp):
-            return Box.TMP
+        for box, raw in ((Box.CUR, track.cur), (Box.NEW, track.new), (Box.TMP, track.tmp)):
+            if raw is not None and self._in_box(box, raw):
+                return box
         if self._set_aside.generation != self._aside_generation:
             self._aside, self._aside_generation = self._set_aside.ids(), self._set_aside.generation
         return self._aside.get(id)
@@ -270,8 +268,7 @@ class MessageTracker:
             if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
                 gone = track.missing_at if track.left_at is None else track.left_at
         waiting = box is Box.NEW
-        put = quick_enqueued_us(id)
         return TrackedMessage(
             id, box, track.position if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
-            track.verdict if box is Box.CUR else None, None if put is None else put / 1e6,
+            track.verdict if box is Box.CUR else None, epoch(quick_enqueued_us(id)),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, 
 
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions
-from .processes import BootClock, Certainty, Descriptions, Process, Processes, ProcessUse, judge_pid, later
+from .processes import BootClock, Certainty, Descriptions, Process, Processes, ProcessUse, judge_pids
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
 
@@ -391,31 +391,18 @@ class ClaimJudge:
             self._token_judge.brief = {c.name.pid for c in asked} - long
         tokens = {c.name.token for c in asked if c.name.token is not None}
         holders = {**known, **self._tokens_tested(dirs, tokens - known.keys(), certainty)}
-        pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
-        there = {pid: self._processes.exists(pid) for pid in pids}
-        visible = {pid: self._visible(pid) for pid in pids if there[pid]}
-        namesakes = self._namesakes(asked, there, visible, certainty)
+        timed = [
+            (c.name.pid, self._boot_clock.latest(c.ctime, c.seen))
+            for c in asked if c.name.pid is not None and c.name.token is None
+        ]  # fmt: skip
+        by_pid = iter(judge_pids(self._processes, timed, certainty, self._token_judge.describe))
+        judged = [self._verdict(claim.name, holders, by_pid) for claim in asked]
+        both = list(zip(asked, judged, strict=True))
         if self._watch:
-            self._idle.look(self._long_held(asked, holders, there))
-        for claim in progress.each(asked):
+            running = (owner.pid for claim, (*_, owner, here) in both if here and self._held_long(claim))
+            self._idle.look(pid for pid in running if pid is not None)
+        for claim, (verdict, evidence, owner, here) in progress.each(both):
             before, name = claim.row, claim.name
-            verdict: Verdict | None
-            if name.token is not None:
-                verdict, evidence, owner, _, here = holders[name.token]
-                owner = owner._replace(pid=name.pid) if owner.pid is None else owner
-            elif name.pid is not None:
-                known_at = self._boot_clock.latest(claim.ctime, claim.seen)
-                others = None if namesakes is None else namesakes.get(name.pid)
-                process = visible.get(name.pid)
-                verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, certainty)
-                owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
-                if here and process is not None:
-                    owner = owner._replace(start=process.since, command=process.command, user=process.user)
-                    evidence = also(evidence, process.halted)
-            elif name.flags is not None:
-                verdict, evidence, owner, here = Verdict.UNKNOWN, "no holder in its name", Owner(), False
-            else:
-                verdict, evidence, owner, here = None, NOT_A_CLAIM, Owner(), False
             if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
                 evidence = also(evidence, idle)
             if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):
@@ -426,6 +413,25 @@ class ClaimJudge:
                 claim.row = before.judged(verdict, evidence, owner)
                 changed = True
         return changed
+
+    @staticmethod
+    def _verdict(
+        name: Name, holders: Mapping[str, TokenHolder], by_pid: Iterator[tuple[Verdict, str, Process | None]]
+    ) -> tuple[Verdict | None, str, Owner, bool]:
+        """The verdict on a claim, the evidence, its owner, and whether that runs here. ``by_pid`` are those of the claims that
+        name only a pid, in order."""
+        if name.token is not None:
+            verdict, evidence, owner, _, here = holders[name.token]
+            return verdict, evidence, owner._replace(pid=name.pid) if owner.pid is None else owner, here
+        if name.pid is None:
+            none = (None, NOT_A_CLAIM) if name.flags is None else (Verdict.UNKNOWN, "no holder in its name")
+            return *none, Owner(), False
+        verdict, evidence, process = next(by_pid)
+        owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
+        if here and process is not None:
+            owner = owner._replace(start=process.since, command=process.command, user=process.user)
+            evidence = also(evidence, process.halted)
+        return verdict, evidence, owner, here
 
     def count_running(self, dirs: SpoolDirs, certainty: Certainty) -> int | None:
         """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they
@@ -481,43 +487,11 @@ class ClaimJudge:
         self.sentences.update((token, holder.sentence) for token, holder in holders.items())
         return holders
 
-    def _namesakes(
-        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], certainty: Certainty
-    ) -> dict[int, list[Process]] | None:
-        """Looks up the namesakes of pids, only where they can change a verdict: it costs a read of every ``status`` file."""
-        if not (certainty.local and certainty.all_pids):
-            return None
-        asked = {pid for pid, taken in there.items() if taken is False}
-        for claim in claims:
-            process = visible.get(claim.name.pid) if claim.name.pid is not None and claim.name.token is None else None
-            if process is not None and later(process, self._boot_clock.latest(claim.ctime, claim.seen)):
-                asked.add(process.pid)
-        return self._processes.namesakes(asked) if asked else {}
-
-    def _long_held(
-        self, claims: Iterable[_Claim], holders: dict[str, TokenHolder], there: dict[int, bool | None]
-    ) -> Iterable[int]:
-        """Yields the pids of holders that run here and have held a claim for long."""
-        for claim in claims:
-            name = claim.name
-            if not self._held_long(claim):
-                continue
-            if name.token is not None:
-                pid = holders[name.token].owner.pid
-                if holders[name.token].here and pid is not None:
-                    yield pid
-            elif name.pid is not None and there[name.pid]:
-                yield name.pid
-
     def _held_long(self, claim: _Claim) -> bool:
         return self._held(claim) > _HELD_LONG
 
     def _held(self, claim: _Claim) -> float:
         return claim.row.in_box_age(self._processes.wall()) or 0.0
-
-    def _visible(self, pid: int) -> Process | None:
-        """Returns the visible facts about a living process; its command and user are read once."""
-        return self._token_judge.describe(self._processes.process(pid))
 
 
 # Gathers the consumers of a spool: who holds the claims that a look has judged, and who has a presence file and no claim. What it

@@ -167,12 +167,21 @@ class Descriptors(Struct, frozen=True):
 
 
 class Watchers(NamedTuple):
-    """Processes that watch a directory by inotify(7). ``complete``: the watches of all could be read. ``full`` are the ids of
-    users who have no instance or no watch left: what they start runs without one."""
+    """Processes that watch a directory by inotify(7). ``complete``: the watches of all could be read. ``used`` are the instances
+    and watches of each user that could be read, ``most`` those that a user may have; None where that is not known."""
 
     pids: list[int]
     complete: bool
-    full: frozenset[int] = frozenset()
+    used: Mapping[int, tuple[int, int]]
+    most: tuple[int | None, int | None]
+
+    @property
+    def full(self) -> set[int]:
+        """The ids of users who have no instance or no watch left: what they start runs without one."""
+        return {
+            uid for uid, used in self.used.items()
+            if any(most is not None and many >= most for many, most in zip(used, self.most, strict=True))
+        }  # fmt: skip
 
 
 class Processes:
@@ -424,10 +433,12 @@ class Processes:
                 continue
             except OSError:
                 complete = complete and pid == _INIT
-        texts = [self._bytes(f"sys/fs/inotify/max_user_{what}") for what in ("instances", "watches")]
-        most = None if None in texts else [int(text or 0) for text in texts]
-        full = (uid for uid, (instances, watches) in used.items() if most and (instances >= most[0] or watches >= most[1]))
-        return Watchers(found, complete, frozenset(full))
+        return Watchers(found, complete, used, (self._limit("instances"), self._limit("watches")))
+
+    def _limit(self, what: str) -> int | None:
+        """The limit of the machine or that of the user namespace, whichever is lower."""
+        texts = (self._bytes(f"sys/fs/inotify/max_user_{what}"), self._bytes(f"sys/user/max_inotify_{what}"))
+        return min((int(text) for text in texts if text is not None), default=None)
 
     def locked_at(self, pid: int, fd: int, inode: int) -> int | None:
         """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
@@ -636,6 +647,27 @@ class BootClock:
             return seen
         at = stamped - self._offset
         return min(seen, at) if at >= self._began_boot else seen
+
+
+def judge_pids(
+    processes: Processes, claims: Sequence[tuple[int, float]], certainty: Certainty,
+    describe: Callable[[Process | None], Process | None] = lambda process: process,
+) -> list[tuple[Verdict, str, Process | None]]:  # fmt: skip
+    """Judges the holders of ``claims`` that name only a pid, each with a moment (CLOCK_BOOTTIME) at which it existed already.
+    Also returns what is visible of the process, as ``describe`` has it."""
+    there = {pid: processes.exists(pid) for pid, _ in claims}
+    visible = {pid: describe(processes.process(pid)) for pid, taken in there.items() if taken}
+    namesakes: Mapping[int, Sequence[Process]] | None = None
+    if certainty.local and certainty.all_pids:
+        # Only where they can change a verdict: it costs a read of every ``status`` file.
+        asked = {pid for pid, taken in there.items() if taken is False}
+        asked |= {pid for pid, at in claims if (process := visible.get(pid)) is not None and later(process, at)}
+        namesakes = processes.namesakes(asked) if asked else {}
+    found = []
+    for pid, at in claims:
+        process, others = visible.get(pid), None if namesakes is None else namesakes.get(pid, ())
+        found.append((*judge_pid(pid, there[pid], process, others, at, certainty), process))
+    return found
 
 
 def judge_pid(

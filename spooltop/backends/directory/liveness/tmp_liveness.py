@@ -15,7 +15,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 
 from msgspec import Struct
 
@@ -36,6 +36,8 @@ from .processes import Certainty, Descriptions, Descriptor, Descriptors, Process
 _WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
+_NOT_READ: tuple[float, frozenset[tuple[int, int]], Descriptors] = float("-inf"), frozenset(), Descriptors({}, None)
+"""When it was read who has which files open, and who that is."""
 
 
 class Writer(Struct, frozen=True):
@@ -72,9 +74,7 @@ class TmpJudge:
         self._processes = processes
         self._at_most = at_most
         self._files: dict[tuple[str, int], _File] = {}
-        self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
-            float("-inf"), frozenset(), Descriptors({}, None),
-        )  # fmt: skip
+        self._opened = _NOT_READ
         self._descriptions = Descriptions(processes)
         self.irregular: tuple[Row, ...] = ()
 
@@ -109,7 +109,7 @@ class TmpJudge:
         """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone.
         Reads again who has them open: they are about to be moved."""
         now = self._processes.boottime()
-        self._opened = float("-inf"), frozenset(), Descriptors({}, None)
+        self._opened = _NOT_READ
         with closing(Folders(dirs)) as folders:
             files, _ = self._looked_up(folders, names, now)
             if files:
@@ -160,9 +160,10 @@ class TmpJudge:
         idle = [file for key, file in files.items() if key not in locked and not file.grew]
         opened = self._opened_by({(file.status.st_dev, file.status.st_ino) for file in idle}, now)
         asking = (file.writer for file in idle if file.row.verdict is not Verdict.ABANDONED)
-        taken = self._taken({writer.pid for writer in asking if writer is not None})
-        gone: list[tuple[str, int]] = []
-        for key, file in progress.each(files.items()):
+        pids = {writer.pid for writer in asking if writer is not None}
+        # Looked up all together where one is gone here, because that costs a read of every ``status`` there is.
+        namesakes = cache(lambda: self._processes.namesakes(pids))
+        for key, file in progress.each(list(files.items())):
             pid = file.writer.pid if file.writer else None
             if key in locked:
                 verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(max(locked[key], 0) or pid)
@@ -176,14 +177,12 @@ class TmpJudge:
                     nobody: str | None = "its lock is free"
                 else:
                     nobody = None if unseen is None else _nobody(file.status, unseen, bool(open_in))
-                verdict, evidence, owner = self._idle(file, lock_free, open_in, nobody, now, certainty, taken)
+                verdict, evidence, owner = self._idle(file, lock_free, open_in, nobody, now, certainty, namesakes)
             if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
-                gone.append(key)  # it was moved on while we looked
+                del files[key]  # it was moved on while we looked
                 continue
             if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
                 file.row = file.row.judged(verdict, evidence, owner)
-        for key in gone:
-            del files[key]
 
     def _idle(
         self,
@@ -193,7 +192,7 @@ class TmpJudge:
         nobody: str | None,
         now: float,
         certainty: Certainty,
-        taken: Callable[[int], bool | None],
+        namesakes: Callable[[], Mapping[int, Sequence[Process]] | None],
     ) -> tuple[Verdict, str, Owner]:
         """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it.
         ``lock_free``: a writer of spooltop's would hold its lock. ``nobody`` says who has it not open; None: anybody may have."""
@@ -224,8 +223,8 @@ class TmpJudge:
             return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
         if writer is None and not lock_free:
             return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
-        if writer is not None and (contained := taken(writer.pid)) is not None:
-            if contained:
+        if writer is not None and (contained := namesakes()) is not None:
+            if contained[writer.pid]:
                 return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
             # Gone: it cannot be between two steps, so one look is enough.
             return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
@@ -235,19 +234,6 @@ class TmpJudge:
         if now - file.still_since < _SETTLED:
             return Verdict.UNKNOWN, "not watched long enough", owner
         return Verdict.ABANDONED, f"{'its lock is free' if writer is None else f'no pid {writer.pid} here'} · {nobody}", owner
-
-    def _taken(self, pids: Iterable[int]) -> Callable[[int], bool | None]:
-        """Returns a test for a pid, one of ``pids`` and gone here: True if a process in another namespace has it, None where some
-        are hidden. The first call looks up all ``pids``, because that costs a read of every ``status`` there is."""
-        known: list[Mapping[int, Sequence[Process]] | None] = []
-
-        def taken(pid: int) -> bool | None:
-            if not known:
-                known.append(self._processes.namesakes(pids))
-            namesakes = known[0]
-            return None if namesakes is None else bool(namesakes[pid])
-
-        return taken
 
     def _is_here(self, host: str) -> bool:
         mine = self._processes.host()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
@@ -24,10 +25,15 @@ def mount_of(fd: int) -> Mount | None:
     """Returns the mount of the open ``fd``; None if the kernel does not report it (no ``/proc``)."""
     try:
         number = host.mount_number(fd)
-        with open(f"{host.PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return next((mount for mount in parse_mounts(file) if mount.number == number), None)
+        return next((mount for mount in mounts() if mount.number == number), None)
     except OSError:
         return None
+
+
+def mounts() -> Iterator[Mount]:
+    """Yields the mounts that this process sees; none if the kernel does not report them (no ``/proc``)."""
+    with suppress(OSError), open(f"{host.PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        yield from parse_mounts(file)
 
 
 def is_local(mount: Mount | None) -> bool:

@@ -6,7 +6,7 @@ import re
 import stat
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -122,58 +122,49 @@ def _note_of(found: Found | None) -> str:
 def claim_row(name: Name, found: Found | None) -> Row:
     """Returns the row of a name in ``cur``, not judged; ``found`` None: it has gone since. chmod and restores change ctime, so it
     is only a bound for the time of the claim."""
-    put_at = None if name.enqueued_us is None else name.enqueued_us / 1e6
-    claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
-    return Row(
-        key=(Box.CUR.value, name.raw),
-        box=Box.CUR,
-        id=name.id,
-        name=name.raw,
-        size=None if found is None else found.st_size,
-        enqueued_at=put_at if put_at is not None or found is None else found.st_mtime,
-        in_box_since=claimed_at if claimed_at is not None or found is None else found.st_ctime,
+    claimed_at = epoch(name.claimed_us)
+    return _row(
+        Box.CUR, name, found, claimed_at if claimed_at is not None or found is None else found.st_ctime,
         since_is_bound=claimed_at is None,
-        source=name.source,
         attempt=None if name.attempts is None else name.attempts + 1,
         owner=None if name.pid is None else Owner(pid=name.pid),
         note=_note_of(found),
-        not_before=None if name.not_before is None else name.not_before / 1e6,
-        canary=name.canary,
-        written_at=None if found is None else found.st_mtime,
+        not_before=epoch(name.not_before),
         ended=name.ended,
-    )
+    )  # fmt: skip
+
+
+def epoch(us: int | None) -> float | None:
+    """Turns microseconds into seconds."""
+    return None if us is None else us / 1e6
+
+
+def _row(box: Box, name: Name, found: Found | None, since: float | None, *, key: str = "", **more: Any) -> Row:
+    """Makes a row of a name, with what its file tells; without a time in the name it was put when it was last written."""
+    put_at = epoch(name.enqueued_us)
+    if found is not None:
+        more |= {"size": found.st_size, "written_at": found.st_mtime}
+        put_at = found.st_mtime if put_at is None else put_at
+    return Row(
+        (box.value, key or name.raw), box, name.id, name.raw, source=name.source, canary=name.canary, in_box_since=since,
+        **{"enqueued_at": put_at} | more,
+    )  # fmt: skip
 
 
 def new_row(raw: str, found: Found | None) -> Row:
     """Returns the row of a message in ``new``; ``found`` None: it has gone since."""
     name = parse(raw, claimed=False)
-    put_at = name.enqueued_us / 1e6 if name.enqueued_us is not None else None
     too_long = found is not None and stat.S_ISREG(found.st_mode) and not claimable(raw)
-    if put_at is None and found is not None:
-        put_at = found.st_mtime
-    return Row(
-        key=(Box.NEW.value, raw),
-        box=Box.NEW,
-        id=name.id,
-        name=raw,
-        size=None if found is None else found.st_size,
-        enqueued_at=put_at,
-        in_box_since=_in_new_since(name, put_at, found),
-        source=name.source,
+    since = epoch(name.enqueued_us)
+    if found is not None and (name.attempts or since is None):  # its last move if it was in work before
+        since = found.st_ctime if name.attempts else found.st_mtime
+    return _row(
+        Box.NEW, name, found, since,
         attempt=name.attempts,
         note="its name is too long to be claimed" if too_long else _note_of(found),
-        not_before=None if name.not_before is None else name.not_before / 1e6,
-        canary=name.canary,
-        written_at=None if found is None else found.st_mtime,
+        not_before=epoch(name.not_before),
         ended=name.ended,
-    )
-
-
-def _in_new_since(name: Name, put_at: float | None, found: Found | None) -> float | None:
-    """Returns when the message came into ``new``: its put, or its last move (ctime) if it was in work before."""
-    if name.attempts and found is not None:
-        return found.st_ctime
-    return put_at
+    )  # fmt: skip
 
 
 def tmp_row(raw: str, found: Found) -> Row:
@@ -181,19 +172,7 @@ def tmp_row(raw: str, found: Found) -> Row:
     front of a foreign name is not a time, so its mtime counts."""
     name = parse(raw.rpartition("/")[2], claimed=False)
     began = name.enqueued_us / 1e6 if name.enqueued_us is not None and is_own_id(name.id) else found.st_mtime
-    return Row(
-        key=(Box.TMP.value, raw),
-        box=Box.TMP,
-        id=name.id,
-        name=name.raw,
-        size=found.st_size,
-        enqueued_at=began,
-        in_box_since=began,
-        source=name.source,
-        canary=name.canary,
-        written_at=found.st_mtime,
-        note=_note_of(found),
-    )
+    return _row(Box.TMP, name, found, began, key=raw, enqueued_at=began, note=_note_of(found))
 
 
 def mail_row(raw: str, found: Found | None) -> Row:
@@ -220,17 +199,11 @@ def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None,
     """Returns the row of a name that ``operation`` set aside in ``box``, at ``since``, for ``reason``. Its key is (box,
     ``OPERATION/NAME``)."""
     name = parse(raw, claimed=True)
-    return Row(
-        key=(box.value, f"{operation}/{raw}"),
-        box=box,
-        id=name.id,
-        name=raw,
-        enqueued_at=None if name.enqueued_us is None else name.enqueued_us / 1e6,
-        in_box_since=since,
-        source=name.source,
+    return _row(
+        box, name, None, since,
+        key=f"{operation}/{raw}",
         attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
         owner=None if name.pid is None else Owner(pid=name.pid),
-        canary=name.canary,
         reason=reason,
         ended=name.ended if name.token is None else None,  # with the suffix of a claim it is about the attempt before
-    )
+    )  # fmt: skip
