@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -154,6 +154,11 @@ class Row(Struct, frozen=True):
     def expired(self, now: float) -> bool:
         """True if it is in the trash for longer than it is kept."""
         return self.expires_at is not None and self.expires_at <= now
+
+
+def began(rows: Iterable[Row]) -> list[float]:
+    """Returns when the rows came into their boxes, as far as that is known."""
+    return [row.in_box_since for row in rows if row.in_box_since is not None]
 
 
 class Payload(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow
 from spooltop.model.snapshot import Completion, Flow, HolderFlow, Observation, Percentiles, RateHistory, Rates, Return, Tried
-from spooltop.model.vocabulary import DIED, Box
+from spooltop.model.vocabulary import DIED, Box, began
 
 from .thresholds import Thresholds
 
@@ -397,7 +397,7 @@ class WaitingWatch:
         box = observation.boxes.get(Box.NEW)
         depth = None if box is None or box.error else box.count
         flow = observation.flow
-        times = [row.in_box_since for row in observation.claims if row.in_box_since is not None]
+        times = began(observation.claims)
         times += [one.claimed_at for one in flow.completions if one.claimed_at is not None]
         if observation.last_claim_at is not None:
             times.append(observation.last_claim_at)

@@ -20,10 +20,10 @@ from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import CODES, BoxState, Capacity, Observation, Problem, Rates, Severity, Snapshot, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
-from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict, began
 
 from .cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
-from .cursors.watch import CursorWatch
+from .cursors.watch import CursorWatch, WatchedFile
 from .flow import (
     CELL,
     SLOPE_FROM,
@@ -91,12 +91,6 @@ _LITTLE = 0.05
 _VIEWS = {Box.NEW: "new", Box.CUR: "claims", Box.TMP: "tmp"}
 
 
-def host_problems(seen: RuleInput) -> Iterator[Problem]:
-    yield from _blind(seen)
-    yield from _disk(seen)
-    yield from _clock(seen)
-
-
 def _blind(seen: RuleInput) -> Iterator[Problem]:
     if not seen.has_boxes:
         return
@@ -156,8 +150,7 @@ def _clock(seen: RuleInput) -> Iterator[Problem]:
     if seen.mail:
         return
     limit = seen.now + seen.thresholds.clock_ahead
-    times = [row.in_box_since for row in (*seen.observation.claims, *seen.observation.tmp)]
-    ahead = [at for at in times if at is not None and at > limit]
+    ahead = [at for at in began((*seen.observation.claims, *seen.observation.tmp)) if at > limit]
     number, more = len(ahead), not seen.observation.judged_all
     ages = seen.observation.ages
     if ages is not None and ages.latest_at is not None and ages.latest_at > limit:
@@ -173,17 +166,6 @@ def _clock(seen: RuleInput) -> Iterator[Problem]:
 # Problems of messages: not claimed, held by a dead consumer, or left behind.
 
 _ID_CELLS = 20
-
-
-def message_problems(seen: RuleInput) -> Iterator[Problem]:
-    if seen.mail:
-        return
-    yield from _paused(seen)
-    yield from _new(seen)
-    yield from _claims(seen)
-    yield from _tmp(seen)
-    yield from _odd(seen)
-    yield from _found_by_kind(seen)
 
 
 def _paused(seen: RuleInput) -> Iterator[Problem]:
@@ -412,7 +394,7 @@ def _held(row: Row, now: float) -> str:
 
 
 def _oldest(rows: Sequence[Row], now: float) -> str:
-    times = [row.in_box_since for row in rows if row.in_box_since is not None]
+    times = began(rows)
     return f", oldest {age(max(0.0, now - min(times)))}" if times else ""
 
 
@@ -431,20 +413,14 @@ def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
 _NAME_CELLS = 40
 
 
-def state_problems(seen: RuleInput) -> Iterator[Problem]:
-    yield from _cursors(seen)
-    yield from _locks(seen)
-    yield from _given_up(seen)
-    yield from _unsafe(seen)
-
-
 def _cursors(seen: RuleInput) -> Iterator[Problem]:
-    for path, (error, sources) in seen.cursor_watch.errors.items():
-        text = f"{_base(path)} cannot be read: {escape(error)}"
-        if sources:
-            text += f"; last good values of {sources} kept"
-        first = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
-        yield Problem("cursor-unreadable", Severity.CRITICAL, text, max(1, sources), view="cursors", subject=first)
+    for file in seen.cursor_watch.files:
+        if file.error:
+            text, sources = f"{_base(file.path)} cannot be read: {escape(file.error)}", len(file.histories)
+            if sources:
+                text += f"; last good values of {sources} kept"
+            first = _first_source(seen, file)
+            yield Problem("cursor-unreadable", Severity.CRITICAL, text, max(1, sources), view="cursors", subject=first)
     for cursor in seen.cursors:
         name = escape(cursor.source)
         if cursor.verdict == "reverted":
@@ -530,12 +506,17 @@ def _locks(seen: RuleInput) -> Iterator[Problem]:
 
 
 def _unsafe(seen: RuleInput) -> Iterator[Problem]:
-    for path, names in seen.cursor_watch.unsafe.items():
+    for file in seen.cursor_watch.files:
+        if not (names := file.unsafe_names(seen.now)):
+            continue
         first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        text = f"{_base(path)} is written unsafely: {first}{more} seen"
-        source = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
-        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=source)
+        text = f"{_base(file.path)} is written unsafely: {first}{more} seen"
+        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=_first_source(seen, file))
+
+
+def _first_source(seen: RuleInput, file: WatchedFile) -> str | None:
+    return next((cursor.source for cursor in seen.cursors if cursor.file == file.path), None)
 
 
 def _base(path: str) -> str:
@@ -586,9 +567,9 @@ def _codes(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
             yield why, ("cursor-stalled", "cursor-stopped")
     if seen.cursors and seen.watched <= 0:
         yield "needs --watch", ("cursor-missing", "unsafe-writer")
-    if seen.cursor_watch.errors:
+    if any(file.error for file in seen.cursor_watch.files):
         yield "a cursor file cannot be read", _OF_CURSORS
-    if seen.cursor_watch.left_out:
+    if any(file.left_out for file in seen.cursor_watch.files):
         yield "not all sources were read", (*_OF_CURSORS, "cursor-unreadable")
     if seen.watched < limits.lock_blocked and any(lock.waiters for lock in observation.locks):
         yield _watch(limits.lock_blocked), ("lock-blocked",)
@@ -655,8 +636,9 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
             yield f"{box} ({escape(why)})" if why else str(box)
         elif not state.complete:
             yield f"all of {box}"
-    for path, sources in seen.cursor_watch.left_out.items():
-        yield f"{sources:,} more sources in {escape(path.rpartition('/')[2])}"
+    for file in seen.cursor_watch.files:
+        if file.left_out:
+            yield f"{file.left_out:,} more sources in {escape(file.path.rpartition('/')[2])}"
     if observation.watch.mode == "scan" and seen.has_boxes:
         why = f": {escape(observation.watch.reason)}" if observation.watch.reason else ""
         yield f"changes between two looks ({observation.watch.period or 0:g}s apart{why})"
@@ -710,9 +692,8 @@ class Observer:
         self._last_at = now
         new = observation.boxes.get(Box.NEW)
         counted = new is not None and new.complete and not new.error
-        self._flow.add(observation.flow)
-        self._flow_history.add(observation.flow)
-        self._holders.add(observation.flow)
+        for watch in (self._flow, self._flow_history, self._holders):
+            watch.add(observation.flow)
         self._trend.shift(observation.flow.since, observation.flow.shifted)
         self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
         self._waiting.add(observation)
@@ -777,7 +758,9 @@ class Observer:
 def _problems(seen: RuleInput) -> tuple[Problem, ...]:
     """Returns problems in the order of the codes; within a code critical ones first, then in the order of the rules, so that
     lines keep their place."""
-    found = [*host_problems(seen), *message_problems(seen), *state_problems(seen)]
+    of_messages = () if seen.mail else (_paused, _new, _claims, _tmp, _odd, _found_by_kind)
+    rules = (_blind, _disk, _clock, *of_messages, _cursors, _locks, _given_up, _unsafe)
+    found = [problem for rule in rules for problem in rule(seen)]
     severities = list(Severity)  # the worst first
     return tuple(sorted(found, key=lambda problem: (problem.rank, severities.index(problem.severity))))
 

@@ -12,7 +12,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Progress
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import BoxState, VerdictCounts
-from spooltop.model.vocabulary import Box, Row, Verdict
+from spooltop.model.vocabulary import Box, Row, Verdict, began
 
 from .liveness.claim_liveness import ClaimJudge
 from .liveness.processes import BootClock, Certainty, check_pids
@@ -129,8 +129,7 @@ def _state(box: Box, scan: BoxScan, size: int | None, oldest: float | None, *, e
 
 
 def _state_of_rows(box: Box, scan: BoxScan, rows: Sequence[Row], whole: bool) -> BoxState:
-    since = [row.in_box_since for row in rows if row.in_box_since is not None]
-    return _state(box, scan, sum(row.size or 0 for row in rows) if whole else None, min(since, default=None))
+    return _state(box, scan, sum(row.size or 0 for row in rows) if whole else None, min(began(rows), default=None))
 
 
 def _never_claimed(dirs: SpoolDirs, oldest: str | None) -> bool:

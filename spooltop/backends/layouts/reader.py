@@ -21,7 +21,7 @@ from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.snapshot import Ages, BoxState, Observation, VerdictCounts, Watch
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row, Verdict, began
 
 from ..access import closed_words, why_read_only
 from ..row_listing import AgeCounter, RowListing
@@ -159,7 +159,7 @@ def consumers_of(claims: Sequence[Row], taken_at: float) -> ConsumerList:
 
 def _consumer(name: str, verdict: Verdict, rows: Sequence[Row]) -> ConsumerRow:
     oldest = sorted(rows, key=lambda row: row.in_box_since or 0.0)
-    times = [row.in_box_since for row in rows if row.in_box_since is not None]
+    times = began(rows)
     first = oldest[0]
     assert first.owner is not None
     return ConsumerRow(

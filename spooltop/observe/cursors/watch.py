@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -77,6 +77,7 @@ class WatchedFile:
         self.journaled = False
         """True once the journal recorded a write."""
         self.left_out = 0
+        """The number of its sources that are not watched, because they are too many or their names too long."""
         self.cut: frozenset[str] = frozenset()
         self._field = fields
         self._room = room
@@ -587,25 +588,14 @@ class CursorWatch:
         return max(6, min(RING, _WRITES // max(1, sum(len(file.histories) for file in self._files.values()))))
 
     @property
-    def unsafe(self) -> Mapping[str, tuple[str, ...]]:
-        """Cursor file → names beside it that show an unsafe writer."""
-        names = {path: file.unsafe_names(self._looked_at) for path, file in self._files.items()}
-        return {path: unsafe for path, unsafe in names.items() if unsafe}
-
-    @property
-    def errors(self) -> Mapping[str, tuple[str, int]]:
-        """Files that do not parse now: path → (reason, number of sources that they had)."""
-        return {file.path: (file.error, len(file.histories)) for file in self._files.values() if file.error}
+    def files(self) -> Iterable[WatchedFile]:
+        """All cursor files that were ever seen."""
+        return self._files.values()
 
     def history(self, path: str, source: str) -> CursorHistory | None:
         """Returns the history of a source in a file, None if it has none."""
         file = self._files.get(path)
         return file.histories.get(source) if file else None
-
-    @property
-    def left_out(self) -> Mapping[str, int]:
-        """Cursor file → number of sources in it that are not watched, because they are too many or their names too long."""
-        return {file.path: file.left_out for file in self._files.values() if file.left_out}
 
     def highest(self, source: Json, file: Json) -> Json:
         """Returns the high-water mark of ``source`` in ``file`` (None: in the first that has it), None if it was never seen."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from spooltop.model import units
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import AGE_BOUNDS, Percentiles, Snapshot
-from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict, began
 
 from ..event_log import LoggedEvent
 from .cursors import written
@@ -264,7 +264,7 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
 
 
 def _since(held: Sequence[Row]) -> float:
-    return min((row.in_box_since for row in held if row.in_box_since is not None), default=0.0)
+    return min(began(held), default=0.0)
 
 
 def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines:

@@ -15,7 +15,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.model.snapshot import Completion, Flow, HolderFlow, Return
-from spooltop.model.vocabulary import Box, Row
+from spooltop.model.vocabulary import Box, Row, began
 
 from ...journal.log_store import LogFiles
 from ..scan import BoxScan, SetAsideBoxes
@@ -82,7 +82,7 @@ def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[st
 def last_claim(claims: Iterable[Row], cur: BoxScan) -> float | None:
     """Returns the time of the last claim, as far as the claims that exist tell it: that of the newest of them, if nothing changed
     in ``cur`` after it. Else others may have been claimed and finished since."""
-    newest = max((row.in_box_since for row in claims if row.in_box_since is not None), default=None)
+    newest = max(began(claims), default=None)
     if newest is None or (cur.generation is not None and cur.generation[2] / 1e9 > newest + _AT_ONCE):
         return None
     return newest

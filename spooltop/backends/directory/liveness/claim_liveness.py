@@ -28,7 +28,7 @@ from spooltop.model.consumers import ConsumerList, ConsumerRow, Usage
 from spooltop.model.plan import Progress
 from spooltop.model.text import escape
 from spooltop.model.units import age
-from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict, began
 
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions
@@ -90,11 +90,6 @@ class Holder(Struct, frozen=True):
     words: str
 
 
-class _Found(Struct, frozen=True):
-    pid: int
-    inherited: bool
-
-
 # Judges the holders that own a presence file: whether each is alive, who it is, and the evidence.
 
 _BEFORE_RESTART = f"{EXITED}, ran before the restart"
@@ -123,7 +118,8 @@ class TokenJudge:
         self._processes = processes
         self._only_here = hosts == presence.THIS_MACHINE
         self._verified: set[tuple[str, int]] = set()
-        self._found: dict[str, tuple[_Found, ...]] = {}
+        self._found: dict[str, dict[int, bool]] = {}
+        """Token → pids that hold its lock, each with whether it inherited the descriptor."""
         self._looked = float("-inf")
         self._descriptions = Descriptions(processes)
         self.brief: set[int | None] = set()
@@ -179,7 +175,7 @@ class TokenJudge:
         if asked:
             self._find({token: seen for token, (seen, _, _) in asked.items()})
         for token, (seen, process, ours) in asked.items():
-            holders[token] = self._holder(seen, process, self._found.get(token, ()), ours=ours)
+            holders[token] = self._holder(seen, process, self._found.get(token, {}), ours=ours)
         return holders
 
     def _named(self, seen: Presence) -> Process | None:
@@ -213,34 +209,30 @@ class TokenJudge:
             return
         self._looked = now
         files = {seen.file: token for token, seen in asked.items() if seen.file is not None}
-        self._found = dict.fromkeys(asked, ())
+        self._found = {token: {} for token in asked}
         opened = self._processes.descriptors(set(files)).by_file
         for file, descriptors in opened.items():
             token = files[file]
-            found: dict[int, _Found] = {}
             for one in descriptors:
                 at = self._processes.locked_at(one.pid, one.number, file[1])
                 if at is not None:
-                    found[one.pid] = _Found(one.pid, at == asked[token].size)
-            self._found[token] = tuple(found.values())
+                    self._found[token][one.pid] = at == asked[token].size
 
-    def _holder(self, seen: Presence, named: Process | None, found: tuple[_Found, ...], *, ours: bool) -> Holder:
-        itself = next((one for one in found if seen.pid in self._processes.numbers(one.pid)[1:]), None) if not ours else None
+    def _holder(self, seen: Presence, named: Process | None, found: Mapping[int, bool], *, ours: bool) -> Holder:
+        itself = next((pid for pid in found if seen.pid in self._processes.numbers(pid)[1:]), None) if not ours else None
         if itself is not None:
-            return Holder(self._processes.process(itself.pid), "")
+            return Holder(self._processes.process(itself), "")
         exited = f"worker {seen.pid} has exited; " if ours and named is None and seen.pid is not None else ""
         # The first that inherited it; the others mostly are its children.
-        one = min(found, key=lambda one: (not one.inherited, one.pid), default=None)
-        if one is None:
+        pid = min(found, key=lambda pid: (not found[pid], pid), default=None)
+        if pid is None:
             return Holder(None, f"{exited}held; holder not visible")
-        process = self._processes.process(one.pid, described=True) or Process(one.pid)
-        who = f"{one.pid} ({escape(process.command)})" if process.command else str(one.pid)
-        if not one.inherited:
-            stranger = "not its child" if exited else "not its consumer"
-            return Holder(process, f"{exited}{who}, {stranger}, holds its presence lock; stop {one.pid}")
-        if exited:
-            return Holder(process, f"{exited}its command {who} still runs and holds the claim; stop {one.pid}")
-        return Holder(process, f"its command {who} holds the claim; stop {one.pid}")
+        process = self._processes.process(pid, described=True) or Process(pid)
+        who = f"{pid} ({escape(process.command)})" if process.command else str(pid)
+        does = f"its command {who} {'still runs and ' if exited else ''}holds the claim"
+        if not found[pid]:
+            does = f"{who}, not its {'child' if exited else 'consumer'}, holds its presence lock"
+        return Holder(process, f"{exited}{does}; stop {pid}")
 
     def describe(self, process: Process | None) -> Process | None:
         """Adds command and user to what is visible of a process; they are read once."""
@@ -537,17 +529,15 @@ def claiming(rows: Sequence[Row]) -> tuple[list[ConsumerRow], int]:
 
 def _claimant(token: str, rows: Sequence[Row]) -> ConsumerRow:
     first = rows[0]
-    times = [row.in_box_since for row in rows if row.in_box_since is not None]
-    exact = [row.in_box_since for row in rows if row.in_box_since is not None and not row.since_is_bound]
     return ConsumerRow(
         verdict=first.verdict or Verdict.UNKNOWN,
         evidence=first.evidence,
         owner=first.owner or Owner(),
         token=token or None,
         claims=len(rows),
-        claimed_at=min(times, default=None),
+        claimed_at=min(began(rows), default=None),
         claimed_is_bound=first.since_is_bound,
-        last_claim_at=max(exact, default=None),
+        last_claim_at=max(began(row for row in rows if not row.since_is_bound), default=None),
         ids=tuple(row.id for row in rows[:_IDS]),
     )
 
@@ -635,24 +625,20 @@ class ConsumerGatherer:
     def _sample(self, listed: Iterable[ConsumerRow]) -> None:
         """Samples what the processes of running consumers use, as far as they are visible."""
         running = (one.owner for one in listed if one.verdict is Verdict.ALIVE and one.owner.user is not None)
-        pids = [owner.pid for owner in running if owner.pid is not None]
-        self._samples = dict(_sampled(self._processes, islice(dict.fromkeys(pids), _SAMPLED), self._samples))
+        pids = dict.fromkeys(owner.pid for owner in running if owner.pid is not None)
+        before, self._samples = self._samples, {}
+        for pid in islice(pids, _SAMPLED):
+            use, at = self._processes.use(pid), self._processes.boottime()
+            if use is None:
+                continue
+            last, cpu = before.get(pid), None
+            if last is not None and last.use.started == use.started:
+                cpu = max(0.0, use.cpu - last.use.cpu) / max(0.001, at - last.at)
+                command = last.usage.command  # read once
+            else:
+                command = self._processes.command_line(pid)
+            self._samples[pid] = _Sample(at, use, Usage(cpu, use.memory, use.stopped, command))
 
     def _used(self, one: ConsumerRow) -> ConsumerRow:
         sample = self._samples.get(one.owner.pid) if one.owner.pid is not None and one.verdict is Verdict.ALIVE else None
         return one if sample is None or one.owner.user is None else replace(one, usage=sample.usage)
-
-
-def _sampled(processes: Processes, pids: Iterable[int], before: Mapping[int, _Sample]) -> Iterable[tuple[int, _Sample]]:
-    """Yields a sample of each process that is visible; its command line is read once."""
-    for pid in pids:
-        use, at = processes.use(pid), processes.boottime()
-        if use is None:
-            continue
-        last, cpu = before.get(pid), None
-        if last is not None and last.use.started == use.started:
-            cpu = max(0.0, use.cpu - last.use.cpu) / max(0.001, at - last.at)
-            command = last.usage.command
-        else:
-            command = processes.command_line(pid)
-        yield pid, _Sample(at, use, Usage(cpu, use.memory, use.stopped, command))

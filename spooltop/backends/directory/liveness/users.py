@@ -78,18 +78,11 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
 
 def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
     """Yields each process with the highest access that it has to the file."""
-    most: dict[int, bool] = {}
-    unsure: dict[int, None] = {}
+    ways: dict[int, set[bool | None]] = {}
     for one in opened:
-        if one.writing is None:
-            unsure[one.pid] = None
-        else:
-            most[one.pid] = most.get(one.pid, False) or one.writing
-    for pid, writing in most.items():
-        yield pid, "open for writing" if writing else "open for reading"
-    for pid in unsure:
-        if pid not in most:
-            yield pid, "open"
+        ways.setdefault(one.pid, set()).add(one.writing)
+    for pid, way in ways.items():
+        yield pid, "open for writing" if True in way else "open for reading" if False in way else "open"
 
 
 def _notes(asked: list[Asked], unseen: str, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from spooltop.model.snapshot import BoxState, Capacity, Flow, Observation, Queue
 from spooltop.model.text import escape, json_object
 from spooltop.model.units import age, count
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began
 
 from ...row_listing import RowListing
 from ..client import Endpoint, ErrorReply
@@ -273,7 +273,7 @@ def consumer_list(judged: Mapping[str, JudgedMember], claims: Iterable[Row], now
 
 
 def _row(one: JudgedMember, claims: Sequence[Row], now: float) -> ConsumerRow:
-    times = [row.in_box_since for row in claims if row.in_box_since is not None]
+    times = began(claims)
     return ConsumerRow(
         one.verdict, one.evidence, one.owner, None, one.state.pending, min(times, default=None),
         one.state.pending > len(claims), max(times, default=None), tuple(row.id for row in claims[:_FIRST]),
@@ -440,7 +440,7 @@ class StreamReader:
         flow = self._flow.measure(look, undelivered, now)
         if flow.claimed:
             self._last_claim_at = now
-        times = [row.in_box_since for row in claims.rows if row.in_box_since is not None]
+        times = began(claims.rows)
         last_claims = [at for at in (self._last_claim_at, *times) if at is not None]
         capabilities = self._allowed(look)
         lag = float(max(0, look.server.behind or 0)) if look.server.replica else None
