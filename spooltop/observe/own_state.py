@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, MsgspecError, Struct, convert, field, json
@@ -144,13 +144,9 @@ class MuteFile:
         if self._folder is None:
             return {}, ""
         state = None
-        try:
+        with suppress(OSError):  # reading it says why
             found = os.stat(os.path.join(self._folder, _MUTES), follow_symlinks=False)
             state = found.st_ino, found.st_mtime_ns, found.st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return {}, ""
-        except OSError:
-            pass  # reading it says why
         known = self._known
         if state is None or known[0] != state:
             try:

@@ -315,15 +315,9 @@ def _near(path: str) -> list[str]:
     """Returns up to three directories beside ``path`` with similar names, the most similar first."""
     parent, name = os.path.split(path)
     try:
-        fd = open_path(parent or ".")
+        names = first_names(os.path.join(parent, "."), None, _SIBLINGS)
     except OSError:
         return []  # no hint from a parent that cannot be seen
-    try:
-        names = first_names(".", fd, _SIBLINGS)
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
     import difflib  # only for what may be misspelt
 
     close = difflib.get_close_matches(name, [other for other in names if other != name], n=3, cutoff=0.6)
@@ -414,9 +408,8 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
     names = first_names(".", fd)
     if _kind(fd, "cursors.json") == stat.S_IFREG or (_kind(fd, "cursors") == stat.S_IFDIR and _has_json(fd, "cursors")):
         return IdentifiedPath("cursors", path)
-    if "seq" in names and all(name == "seq" or name.startswith(".") for name in names):
-        return IdentifiedPath("tickets", path)  # a queue in which nobody waits
-    if file_tickets(names) and _kind(fd, "seq") == stat.S_IFREG:
+    nobody_waits = "seq" in names and all(name == "seq" or name.startswith(".") for name in names)
+    if nobody_waits or (file_tickets(names) and _kind(fd, "seq") == stat.S_IFREG):
         return IdentifiedPath("tickets", path)
     if spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):

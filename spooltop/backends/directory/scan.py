@@ -115,12 +115,6 @@ class PackedNames:
         number, within = divmod(index, CHUNK)
         return _names_in(self._chunks[number])[within] if number < len(self._chunks) else os.fsdecode(self._open[within])
 
-    def sample(self, places: Iterable[int]) -> Iterator[str]:
-        """Yields the names at ``places``, which lie far apart: of each chunk only one name is made."""
-        for place in places:
-            number, within = divmod(place, CHUNK)
-            yield os.fsdecode((self._chunks[number].split(b"/") if number < len(self._chunks) else self._open)[within])
-
     def pick(self, places: Sequence[int]) -> list[str]:
         """The names at ``places``, in that order; no chunk is unpacked twice."""
         picked = {place: self[place] for place in sorted(places)}
@@ -320,7 +314,7 @@ def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
     count = len(names)
     exact = count <= 2 * _SAMPLE
     total = seen = 0
-    for name in names if exact else names.sample(int(turn * count / _SAMPLE) for turn in range(_SAMPLE)):
+    for name in names if exact else (names[turn * count // _SAMPLE] for turn in range(_SAMPLE)):
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OSError:
@@ -613,7 +607,7 @@ def age_counter(scan: BoxScan, times: Mapping[str, int]) -> AgeCounter:
     count = len(scan.names)
     put_at: list[tuple[str | None, float | None]] = []
     sources: dict[str, str | None] = {}  # names of one source mostly differ only in their ids
-    for raw in scan.names if count <= _LOOKED_AT else scan.names.sample(_even_sample(count)):
+    for raw in scan.names if count <= _LOOKED_AT else map(scan.names.__getitem__, _even_sample(count)):
         form = raw[16:17] + raw.partition(",")[2]
         if form not in sources:
             sources[form] = names.parse(raw, claimed=False).source if ",s=" in raw else None
@@ -743,7 +737,7 @@ def open_path(path: str, dir_fd: int | None = None, *, follow: bool = True) -> i
     return os.open(path, _LOOK_UP | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
 
 
-def first_names(name: str, dir_fd: int, most: int = FEW) -> list[str]:
+def first_names(name: str, dir_fd: int | None, most: int = FEW) -> list[str]:
     """The first names in the directory ``name``, as the file system has them, at most ``most``. Raises ``OSError``."""
     with opened(name, dir_fd) as fd, os.scandir(fd) as entries:
         return [entry.name for entry in islice(entries, most)]

@@ -285,8 +285,7 @@ class CursorHistory:
                 self.ring[place] = replace(
                     seen, writer=one.writer, held_by=seen.held_by or (one.writer,), also_changed=(), journaled=True
                 )
-                for turn in range(len(self.changes) - 1, -1, -1):
-                    change = self.changes[turn]
+                for turn, change in reversed(list(enumerate(self.changes))):
                     if change.at == seen.at:
                         self.reverts -= change.lost
                         write = replace(change.write, also=(), advanced=(), journaled=True, writer=one.writer)
@@ -307,12 +306,11 @@ class CursorHistory:
 
     def recovered(self, change: Change) -> bool:
         """True if it has since passed the value that it had when ``change`` reverted it."""
-        later = [other.new for other in self.changes if other.at > change.at]
-        steps = [self.step(change.old, value) for value in later]
         place = self._seen.get(self.key(change.old), -1)
+        later = [other.new for other in self.changes if other.at > change.at]
         return any(
-            step == 1 if step is not None else self._seen.get(self.key(value), 0) > place
-            for step, value in zip(steps, later, strict=True)
+            self._seen.get(self.key(value), 0) > place if (step := self.step(change.old, value)) is None else step == 1
+            for value in later
         )
 
     def lost_updates(self, now: float) -> list[Change]:

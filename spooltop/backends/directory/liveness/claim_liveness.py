@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, 
 
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions
-from .processes import BootClock, Certainty, Descriptions, Process, Processes, ProcessUse, judge_pids
+from .processes import BootClock, Certainty, Descriptions, FileId, Process, Processes, ProcessUse, judge_pids
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
 
@@ -162,12 +163,12 @@ class TokenJudge:
         """The holder of each token in ``held``, whose locks were just met."""
         here = self._processes.machine()
         asked: dict[str, tuple[Presence, Process | None, bool]] = {}
-        opened: dict[int, set[tuple[int, int]] | None] = {}
+        files_of = cache(self._processes.files_of)
         holders: dict[str, Holder] = {}
         for token, seen in held.items():
             ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
             process = self._named(seen) if ours else None
-            if process is not None and self._is_holder(token, seen, process, opened):
+            if process is not None and self._is_holder(token, seen, process, files_of):
                 holders[token] = Holder(process, "")
             else:
                 asked[token] = (seen, process, ours)
@@ -189,15 +190,12 @@ class TokenJudge:
         return process if same and not process.zombie else None
 
     def _is_holder(
-        self, token: str, seen: Presence, process: Process, opened: dict[int, set[tuple[int, int]] | None]
+        self, token: str, seen: Presence, process: Process, files_of: Callable[[int], set[FileId] | None]
     ) -> bool:
-        """True where it has the file open, or its descriptors cannot be read: it lives, and the lock is held. ``opened`` is what
-        processes have open, as far as this look has asked."""
+        """True where it has the file open, or its descriptors cannot be read: it lives, and the lock is held."""
         key = (token, process.pid)
         if key not in self._verified:
-            if process.pid not in opened:
-                opened[process.pid] = self._processes.files_of(process.pid)
-            files = opened[process.pid]
+            files = files_of(process.pid)
             if files is not None and seen.file not in files:
                 return False
             self._verified.add(key)

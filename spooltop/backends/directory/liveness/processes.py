@@ -12,6 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from errno import ENOSYS, EPERM
 from functools import lru_cache
 from typing import NamedTuple
@@ -252,18 +253,17 @@ class Processes:
             return True  # EPERM, or a security module: it is there and belongs to somebody else
         return True
 
-    def shown_pids(self) -> list[int] | None:
+    def shown_pids(self) -> list[int]:
         """The numbers of all processes that are shown."""
-        try:
+        with suppress(OSError):
             return [int(name) for name in os.listdir(self._root) if name.isdecimal()]
-        except OSError:
-            return None
+        return []
 
     def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]] | None:
         """All processes that have one of ``pids`` as their number in any pid namespace; None where some are hidden from here."""
         found: dict[int, list[Process]] = {pid: [] for pid in pids}
         shown = self.shown_pids()
-        if shown is None or 1 not in shown:
+        if 1 not in shown:
             return None
         for pid in shown:
             try:
@@ -280,10 +280,9 @@ class Processes:
 
     def numbers(self, pid: int) -> list[int]:
         """The numbers of a process in pid namespaces, the outermost first; empty where they are not known."""
-        try:
+        with suppress(OSError):
             return _numbers_in(self._status(pid), b"NSpid")
-        except OSError:
-            return []
+        return []
 
     def process(self, pid: int, *, described: bool = False) -> Process | None:
         """Reads start and state of a process; None where nothing is visible. ``described`` adds its command, user and start in
@@ -353,10 +352,9 @@ class Processes:
 
     def files_of(self, pid: int) -> set[FileId] | None:
         """Returns the files that a process has open, as (device, inode); None where its descriptors cannot be read."""
-        try:
+        with suppress(OSError):
             return {file for _, file in self._open_files(pid)}
-        except OSError:
-            return None
+        return None
 
     def clients(
         self, pids: Iterable[int], connections: Collection[tuple[str, str]]
@@ -386,12 +384,10 @@ class Processes:
         found: dict[FileId, list[Descriptor]] = {}
         unread: list[ProcOwner] = []
         pids = self.shown_pids()
-        if pids is None:
-            return Descriptors({}, None)
         all_shown = 1 in pids
         read: set[int] = set()
         for _ in range(_ROUNDS):
-            fresh = sorted(set(pids or ()) - read)
+            fresh = sorted(set(pids) - read)
             if not fresh:
                 break
             for pid in fresh:
@@ -420,8 +416,8 @@ class Processes:
         found: list[int] = []
         used: dict[int, tuple[int, int]] = {}
         pids = self.shown_pids()
-        complete = pids is not None and 1 in pids
-        for pid in pids or ():
+        complete = 1 in pids
+        for pid in pids:
             try:
                 watched, its_instances, its_watches = self._inotify(pid)
                 if files & watched:
@@ -447,11 +443,9 @@ class Processes:
 
     def lock_lines(self, pid: int) -> list[bytes]:
         """The ``lock:`` lines of all descriptors of a process (fdinfo), empty where they cannot be read."""
-        try:
-            descriptors = os.listdir(f"{self._root}/{pid}/fdinfo")
-        except OSError:
-            return []
-        return [line for fd in descriptors for line in self._position(pid, int(fd))[2]]
+        with suppress(OSError):
+            return [line for fd in os.listdir(f"{self._root}/{pid}/fdinfo") for line in self._position(pid, int(fd))[2]]
+        return []
 
     def locks(self) -> bytes | None:
         """The kernel's table of all locks, ``/proc/locks``, read whole; None on a system that has none."""
@@ -507,10 +501,9 @@ class Processes:
 
     def _sockets(self, pid: int) -> set[int]:
         """The inodes of the sockets that a process has open; empty where this user may not look into it."""
-        try:
+        with suppress(OSError):
             return {int(link[len("socket:[") : -1]) for _, link in self._links(pid) if link.startswith("socket:[")}
-        except OSError:
-            return set()
+        return set()
 
     def _connection_inodes(self, connections: Collection[tuple[str, str]]) -> dict[int, tuple[str, str]]:
         """The TCP sockets of this network namespace with these ends (own, other; ``ADDRESS:PORT``), by inode."""
@@ -558,15 +551,13 @@ class Processes:
             return file.read(1 << 20)  # a process may be in 65,536 groups
 
     def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
-        try:
-            with open(f"{self._root}/{path}", "rb", buffering=0) as file:
-                parts: list[bytes] = []
-                while limit > 0 and (part := file.read(min(limit, 1 << 20))):
-                    parts.append(part)
-                    limit -= len(part)
-                return b"".join(parts)
-        except OSError:
-            return None
+        with suppress(OSError), open(f"{self._root}/{path}", "rb", buffering=0) as file:
+            parts: list[bytes] = []
+            while limit > 0 and (part := file.read(min(limit, 1 << 20))):
+                parts.append(part)
+                limit -= len(part)
+            return b"".join(parts)
+        return None
 
 
 def _described(process: Process) -> Process:

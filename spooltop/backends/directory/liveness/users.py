@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from ..listing import split_key
 from ..locks.lock_files import lock_owners, read_table
 from ..storage.disk import is_local, mount_of
 from ..storage.location import folders_dir, opened_below
-from .processes import Descriptor, Processes
+from .processes import Descriptor, Process, Processes
 
 # Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
 # kernel's lock table.
@@ -47,14 +48,11 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
     by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
     seen = processes.descriptors(set(by_inode))
     found: dict[Holding, None] = {}
-    described: dict[int, tuple[str | None, str | None]] = {}
+    described = cache(partial(processes.process, described=True))
 
     def holder_info(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
-        if pid is not None and pid not in described:
-            process = processes.process(pid, described=True)
-            described[pid] = (process.command, process.user) if process else (None, None)
-        command, owner = described.get(pid, (None, None)) if pid is not None else (None, None)
-        return Holding(pid, command, owner, how, since, of)
+        process = (None if pid is None else described(pid)) or Process(-1)
+        return Holding(pid, process.command, process.user, how, since, of)
 
     unseen = ""
     for one in asked:
