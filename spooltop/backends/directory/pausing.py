@@ -14,10 +14,10 @@ from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
-from spooltop.errors import Unreadable, UsageError
+from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
-from spooltop.model.snapshot import REASON_AT_MOST, Observation, Pause, pause_words
+from spooltop.model.snapshot import Observation, Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
@@ -25,6 +25,7 @@ from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
 from ..journal.item_operator import UNFILLED, PinnedChange, SingleOperator, Skipped, changed, one_step_record, ref_of
 from ..journal.log_store import LogStore
 from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
+from ..plan_options import pause_reason
 from .operator.rules import can_change
 from .storage.location import Pin, pinned
 from .world import OpenOptions, System
@@ -146,9 +147,7 @@ class PauseOperator(SingleOperator[PauseIntent]):
     ) -> Candidates:
         """Pins the state of the spool; the selection means nothing. Options of PAUSE: ``reason``, a text. Raises
         ``UsageError`` for one that is too long."""
-        reason = options.get("reason") or ""
-        if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:
-            raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", advice="say it shorter")
+        reason = pause_reason(options)
         with self._opened() as dirs:
             pause, pin = self._found(dirs)
         if action is Action.UNDO:

@@ -34,13 +34,13 @@ from spooltop.model.plan import (
 )
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
-from spooltop.model.text import escape, escape_text, fill, program
-from spooltop.model.units import size as size_words
+from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict
 
 from ...access import user_name
 from ...journal.item_operator import EndedStep, ItemOperator
 from ...journal.log_store import FULL, STATE_DIR, SpoolLogs
+from ...plan_options import InjectedContent
 from ..detect import identify
 from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation, MoveOutcome, MoveRun
 from ..world import OpenOptions, System
@@ -215,7 +215,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
     ) -> Candidates:
         dirs, of = self._dirs, self._of
         if action is Action.INJECT:
-            return Candidates((), notes=InjectedContent(options).notes(int(now * 1e6), of.options.redactor))
+            return Candidates((), notes=NamedContent(options).notes(int(now * 1e6), of.options.redactor))
         if action is Action.UNDO:
             undoes = str(options.get("undoes", ""))
             operations, problems = self._log.read(progress, required=True, begins=undoes)
@@ -311,39 +311,19 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
 # Puts test messages: each is made whole in ``tmp``, moved into ``new``, and belongs to the owner of the spool.
 
 _MOST_BYTES = 1 << 30
-_SHOWN = 60
-"""Bytes of the first message that a plan shows."""
 
 
-class InjectedContent:
-    """The content of the messages, from the options ``text`` (with placeholders, see ``model.text``) or ``size`` (bytes).
-    Raises ``UsageError`` for invalid options."""
+class NamedContent(InjectedContent):
+    """The content of messages that are files: their names are in it. ``canary``: they are marked as test messages."""
 
     def __init__(self, options: Mapping[str, Json]) -> None:
-        text, size, source = options.get("text"), options.get("size"), options.get("source")
-        if text is not None and size is not None:
-            raise UsageError("inject: a text cannot be combined with a size", advice="give one of them")
-        if text is not None and not isinstance(text, str):
-            raise UsageError("inject: the text is not a string")
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES):
-            raise UsageError(f"inject: invalid size {size!r}", advice=f"give 0 to {_MOST_BYTES} bytes")
-        if source is not None and not isinstance(source, str):
-            raise UsageError("inject: the source is not a string")
-        count = options.get("count")
-        self._text = text
-        self._count = str(count) if isinstance(count, int) else ""
-        self._size = size
-        self.source: str | None = source
+        super().__init__(options, _MOST_BYTES)
         self.canary = bool(options.get("canary"))
 
     def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
         """The notes of a plan about the messages: how the first begins."""
-        first = self.data(1, self.name(us))
-        if self._text is None or not first:
-            return ()
-        seen = redactor.data(first)
-        shown = escape_text(seen[:_SHOWN], keep_newlines=False)
-        return (f"First message, {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
+        first = self.named_data(1, self.name(us))
+        return self.first_notes(first, redactor.data(first))
 
     def name(self, us: int) -> str:
         """The name in ``new`` of a message put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too
@@ -354,27 +334,20 @@ class InjectedContent:
         except ValueError as error:
             raise UsageError(f"inject: {error}") from error
 
-    def data(self, number: int, name: str) -> bytes:
+    def named_data(self, number: int, name: str) -> bytes:
         """The content of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
-        if self._text is not None:
-            parsed = names.parse(name, claimed=False)
-            at = (parsed.enqueued_us or 0) // 1_000_000
-            words = {"n": number, "count": self._count, "id": parsed.id, "source": self.source or "", "time": at}
-            return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
-        if self._size is not None:
-            line = f"test message {number}\n".encode()
-            return (line * (self._size // len(line) + 1))[: self._size]
-        return f"test message {number} by spooltop\n".encode()
+        parsed = names.parse(name, claimed=False)
+        return self.data(number, parsed.id, (parsed.enqueued_us or 0) // 1_000_000)
 
 
-def new_messages(content: InjectedContent, us: int, count: int) -> list[Item]:
+def new_messages(content: NamedContent, us: int, count: int) -> list[Item]:
     """``count`` messages to put at ``us`` µs since the epoch, under names that sort so."""
     found = [content.name(us + place) for place in range(count)]
     return [Item(Row((Box.NEW.value, name), Box.NEW, names.parse(name, claimed=False).id, name), name) for name in found]
 
 
 def put_messages(
-    dirs: SpoolDirs, content: InjectedContent, names: Sequence[str], first: int, stop: Callable[[], bool]
+    dirs: SpoolDirs, content: NamedContent, names: Sequence[str], first: int, stop: Callable[[], bool]
 ) -> BatchOutcome:
     """Puts one message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the first
     of ``names`` in the plan, from 1. Never raises ``OSError``."""
@@ -382,7 +355,7 @@ def put_messages(
     for number, name in enumerate(names, first):
         if ended and stop():
             break
-        ended.append(_put_one(dirs, name, content.data(number, name), len(ended)))
+        ended.append(_put_one(dirs, name, content.named_data(number, name), len(ended)))
     try:
         if any(one.moved for one in ended):
             dirs.files.sync_dir(dirs.box(Box.NEW))
@@ -424,7 +397,7 @@ class _Puts(_OpenSpool):
 
     @contextmanager
     def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
-        self._content = InjectedContent(plan.options)
+        self._content = NamedContent(plan.options)
         yield
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
