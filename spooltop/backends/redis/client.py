@@ -12,15 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from redis import exceptions as redis_errors
 from redis.backoff import NoBackoff
 from redis.connection import Connection, DefaultParser, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from spooltop.errors import Refused, SpoolFull, SpooltopError, Unavailable, Unreadable
+from spooltop.errors import NotASpool, Refused, SpoolFull, SpooltopError, Unavailable, Unreadable
 from spooltop.model.text import escape
 
 _LOGIN = "set SPOOLTOP_REDIS_USER and _PASSWORD, or redis_user and redis_password in a config.toml of mode 0600"
@@ -56,82 +55,58 @@ class ErrorReply(Exception):
     """An error that the server answered: a value among the replies, until somebody raises it."""
 
 
-class Kind(Enum):
-    """``AWAY``: there is no connection. ``LATER``: the server answers that it cannot do it now. ``DENIED``: it refuses the user
-    or the command. ``FULL``: its memory is full. ``NO_STREAM``: there is no such stream or group."""
-
-    AWAY = "away"
-    LATER = "later"
-    DENIED = "denied"
-    FULL = "full"
-    NO_STREAM = "no stream"
-    OTHER = "other"
+Known: TypeAlias = "tuple[type[SpooltopError], str, str]"
+"""Error of spooltop for an answer that is known, what is wrong, escaped, and the advice about it."""
 
 
-class Trouble(NamedTuple):
-    """``what`` is wrong, escaped, and the ``advice`` about it."""
-
-    kind: Kind
-    what: str
-    advice: str
-
-    @property
-    def line(self) -> str:
-        return f"{self.what}; {self.advice}"
-
-
-_REPLIES: Mapping[str, Trouble] = {
-    "NOAUTH": Trouble(Kind.DENIED, "the server wants a password", _LOGIN),
-    "WRONGPASS": Trouble(Kind.DENIED, "the server refuses this user or password", _LOGIN),
-    "LOADING": Trouble(Kind.LATER, "the server is loading its data", "it answers when that is done"),
-    "MASTERDOWN": Trouble(Kind.LATER, "the replica has lost its master", "look at the master"),
-    "READONLY": Trouble(
-        Kind.LATER, "the server is a replica, and takes no changes", "open its master; after a failover that is another host"
+_REPLIES: Mapping[str, Known] = {
+    "NOAUTH": (Refused, "the server wants a password", _LOGIN),
+    "WRONGPASS": (Refused, "the server refuses this user or password", _LOGIN),
+    "LOADING": (Unavailable, "the server is loading its data", "it answers when that is done"),
+    "MASTERDOWN": (Unavailable, "the replica has lost its master", "look at the master"),
+    "READONLY": (
+        Unavailable, "the server is a replica, and takes no changes", "open its master; after a failover that is another host"
     ),
-    "OOM": Trouble(Kind.FULL, "the memory of the server is full", "free memory, or raise its maxmemory"),
-    "MISCONF": Trouble(
-        Kind.LATER, "the server cannot save to its disk, and takes no changes until it can", "free its disk, or look at its log"
+    "OOM": (SpoolFull, "the memory of the server is full", "free memory, or raise its maxmemory"),
+    "MISCONF": (
+        Unavailable, "the server cannot save to its disk, and takes no changes until it can", "free its disk, or look at its log"
     ),
-    "NOREPLICAS": Trouble(
-        Kind.LATER, "the server has too few replicas, and takes no changes until they are back", "look at its replicas"
+    "NOREPLICAS": (
+        Unavailable, "the server has too few replicas, and takes no changes until they are back", "look at its replicas"
     ),
-    "CLUSTERDOWN": Trouble(Kind.LATER, "the cluster is down", "look at its nodes"),
-    "TRYAGAIN": Trouble(Kind.LATER, "the cluster is moving this stream to another node", "try again"),
-    "BUSY": Trouble(Kind.LATER, "the server is busy with a script", "try again, or look who runs it"),
-    "UNKILLABLE": Trouble(Kind.LATER, "the server is busy with a script", "try again, or look who runs it"),
-    "UNBLOCKED": Trouble(Kind.LATER, "the server ended the wait", "try again"),
-    "DENIED": Trouble(Kind.DENIED, "the server is in protected mode: it answers only its own machine", "set a password there"),
+    "CLUSTERDOWN": (Unavailable, "the cluster is down", "look at its nodes"),
+    "TRYAGAIN": (Unavailable, "the cluster is moving this stream to another node", "try again"),
+    "BUSY": (Unavailable, "the server is busy with a script", "try again, or look who runs it"),
+    "UNKILLABLE": (Unavailable, "the server is busy with a script", "try again, or look who runs it"),
+    "UNBLOCKED": (Unavailable, "the server ended the wait", "try again"),
+    "DENIED": (Refused, "the server is in protected mode: it answers only its own machine", "set a password there"),
 }
 
 
-_TEXTS: Mapping[str, Trouble] = {
-    "hash to the same slot": Trouble(
-        Kind.OTHER, "in a cluster no key can lie beside a stream of this name",
+_TEXTS: Mapping[str, Known] = {
+    "hash to the same slot": (
+        Unreadable, "in a cluster no key can lie beside a stream of this name",
         "name it without }, or with a hash tag, such as {a}:jobs",
     ),
-    "without any password configured|no password is set": Trouble(
-        Kind.DENIED, "the server has no password for its default user",
+    "without any password configured|no password is set": (
+        Refused, "the server has no password for its default user",
         "name the user, in the URL or in SPOOLTOP_REDIS_USER, or give no password",
     ),
     "AUTH|invalid password|invalid username-password": _REPLIES["WRONGPASS"],
-    "max number of clients": Trouble(Kind.LATER, "the server has no connection left", "close some, or raise its maxclients"),
-    "DB index": Trouble(Kind.OTHER, "the server has no such database", "mend the number behind the slash of the URL"),
+    "max number of clients": (Unavailable, "the server has no connection left", "close some, or raise its maxclients"),
+    "DB index": (Unreadable, "the server has no such database", "mend the number behind the slash of the URL"),
 }  # fmt: skip
 """Patterns of errors that are known by their text only."""
 
 
-def error_of(trouble: Trouble, address: str, what: str, *, answer_lost: bool = False) -> SpooltopError:
-    """Returns the error of spooltop for what is wrong with a server, in the step ``what``."""
-    text, advice = f"{what}: {trouble.what}", trouble.advice
-    match trouble.kind:
-        case Kind.DENIED:
-            return Refused(text, path=address, advice=advice)
-        case Kind.FULL:
-            return SpoolFull(text, path=address, advice=advice)
-        case Kind.AWAY | Kind.LATER:
-            return Unavailable(text, path=address, advice=advice, answer_lost=answer_lost)
-        case _:
-            return Unreadable(text, path=address, advice=advice)
+def error_of(error: Exception, address: str, what: str, *, answer_lost: bool = False) -> SpooltopError:
+    """Returns the error of spooltop for what is wrong with a server, in the step ``what``. ``answer_lost``: what was sent may
+    have been done, if it is the server that cannot do it now."""
+    trouble = trouble_of(error)
+    made = type(trouble)(f"{what}: {trouble.what}", path=address, advice=trouble.advice)
+    if isinstance(made, Unavailable):
+        made.answer_lost = answer_lost
+    return made
 
 
 def reply_text(error: Exception) -> str | None:
@@ -142,14 +117,15 @@ def reply_text(error: Exception) -> str | None:
     return _IN_PIPELINE.sub("", str(error)) if text is None and isinstance(error, redis_errors.ResponseError) else text
 
 
-def trouble_of(error: Exception) -> Trouble:
-    """Returns what an error of redis-py means, or one of whoever reads its answers."""
+def trouble_of(error: Exception) -> SpooltopError:
+    """Returns what an error of redis-py means, or one of whoever reads its answers: ``Unavailable`` where it is no answer."""
     if (text := reply_text(error)) is not None:
-        return trouble_of_reply(text)
+        kind, what, advice = known_reply(text)
+        return kind(what, advice=advice)
     if isinstance(error, redis_errors.InvalidResponse):
         error = Nonsense("a far too long answer" if "far too long" in str(error) else NO_ANSWER)
     if isinstance(error, Nonsense):  # the server may be mended, and asked again
-        return Trouble(Kind.AWAY, error.what, error.advice)
+        return Unavailable(error.what, advice=error.advice)
     cause = error.__cause__ or error.__context__
     return trouble_of_connection(cause if isinstance(cause, OSError) else OSError(str(error)))
 
@@ -161,12 +137,12 @@ def check_ca_file() -> None:
         raise OSError(errno.ENOENT, f"SSL_CERT_FILE names a file that cannot be read: {named}")
 
 
-def trouble_of_reply(text: str) -> Trouble:
+def known_reply(text: str) -> Known:
     """Returns what an error that the server answered means.
 
-    >>> trouble_of_reply("LOADING Redis is loading the dataset in memory").what
+    >>> known_reply("LOADING Redis is loading the dataset in memory")[1]
     'the server is loading its data'
-    >>> trouble_of_reply("NOPERM this user has no permissions to run the 'xack' command").what
+    >>> known_reply("NOPERM this user has no permissions to run the 'xack' command")[1]
     "this user of the server may not run 'xack'"
     """
     word, _, rest = text.partition(" ")
@@ -175,27 +151,28 @@ def trouble_of_reply(text: str) -> Trouble:
         return known
     shown = escape(text)
     if word == "NOPERM":
-        return Trouble(Kind.DENIED, _denied(rest), _RIGHTS)
+        return (Refused, _denied(rest), _RIGHTS)
     if "ACL failure in script" in text or "user executing the script" in text:  # 7.0 does not say which command
         named = "'" in rest.partition("in script")[2]
         what = _denied(rest) if named else "this user of the server may not run a command that a script of spooltop needs"
-        return Trouble(Kind.DENIED, what, _RIGHTS)
+        return (Refused, what, _RIGHTS)
     if word in ("NOGROUP", "WRONGTYPE") or "no such key" in text:
-        return Trouble(Kind.NO_STREAM, shown, _STREAM)
+        return (NotASpool, shown, _STREAM)
     if word in ("MOVED", "ASK"):
         node = escape(rest.rpartition(" ")[2])
-        return Trouble(Kind.OTHER, f"this stream is on another node of the cluster: {node}", "open it there")
+        return (Unreadable, f"this stream is on another node of the cluster: {node}", "open it there")
     for words, trouble in _TEXTS.items():
         if re.search(words, text):
             return trouble
     if "unknown command" in text or "unknown subcommand" in text:
-        return Trouble(Kind.OTHER, f"the server does not know a command: {shown}", "Redis 7 or Valkey is needed")
-    return Trouble(Kind.OTHER, f"the server answers with an error: {shown}", _LOG)
+        return (Unreadable, f"the server does not know a command: {shown}", "Redis 7 or Valkey is needed")
+    return (Unreadable, f"the server answers with an error: {shown}", _LOG)
 
 
-def trouble_of_connection(error: OSError) -> Trouble:
+def trouble_of_connection(error: OSError) -> Unavailable:
     """Returns what a failed connection means."""
-    return Trouble(Kind.AWAY, *_connection_words(error))
+    what, advice = _connection_words(error)
+    return Unavailable(what, advice=advice)
 
 
 def _connection_words(error: OSError) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from spooltop.model.plan import Item, Outcome
 from spooltop.model.vocabulary import Action, Box
 
 from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told
-from ..client import Endpoint, ErrorReply, Kind, Nonsense, RedisClient, Reply, error_of, list_of, text_of, trouble_of
+from ..client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, error_of, list_of, text_of, trouble_of
 from ..stream_names import StreamNames
 from . import scripts
 
@@ -201,10 +201,10 @@ class OperatorConnection:
         replies = self.try_all(what, *commands)
         for reply in replies:
             if isinstance(reply, ErrorReply):
-                trouble = trouble_of(reply)
+                error = error_of(reply, self.address, what)
                 if self._client.sent_before:  # it may have been done then, whatever the server says now
-                    raise Unavailable(f"{what}: {trouble.what}", path=self.address, advice=trouble.advice, answer_lost=True)
-                raise error_of(trouble, self.address, what)
+                    raise Unavailable(error.what, path=self.address, advice=error.advice, answer_lost=True)
+                raise error
         return replies
 
     def try_all(self, what: str, *commands: Sequence[Word]) -> list[Reply]:
@@ -215,7 +215,7 @@ class OperatorConnection:
         try:
             return client.ask(*commands)
         except (RedisError, Nonsense) as error:
-            raise error_of(trouble_of(error), self.address, what, answer_lost=client.sent_before or client.sent) from None
+            raise error_of(error, self.address, what, answer_lost=client.sent_before or client.sent) from None
 
     def run(self, what: str, script: str, keys: Sequence[Word], words: Sequence[Word]) -> Reply:
         """Runs a script, which is sent whole: nobody can have flushed it. Raises as ``ask`` does."""
@@ -291,9 +291,9 @@ def can_change(server: OperatorConnection) -> Capabilities:
                 if str(reply).startswith(("READONLY", "NOPERM")):
                     return Capabilities.nothing(_REPLICA if str(reply).startswith("READONLY") else refused)
                 trouble = trouble_of(reply)
-                if trouble.kind is Kind.LATER:
-                    raise error_of(trouble, server.address, "look")
-                return Capabilities.nothing(trouble.line)
+                if isinstance(trouble, Unavailable):
+                    raise error_of(reply, server.address, "look")
+                return Capabilities.nothing(str(trouble))
     except Refused as error:
         advice = f"; {error.advice}" if error.advice else ""
         return Capabilities.nothing(f"{error.what.removeprefix('look: ')}{advice}")

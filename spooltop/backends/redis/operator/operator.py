@@ -1,14 +1,20 @@
-"""Changes the messages of one group of a stream. Everything is journalled before, and can be undone after."""
+"""Changes the messages of one group of a stream: pins what happens to each of a selection, and says which may not be changed, and
+why. Everything is journalled before it is done, and can be undone after."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from spooltop.errors import SpooltopError, Unavailable
+from spooltop.engine.arguments import MAX_ATTEMPTS
+from spooltop.engine.pausing import encode_pause, pause_from
+from spooltop.errors import NotASpool, Refused, SpooltopError, Unavailable, Unreadable, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import (
     Batches,
@@ -22,31 +28,550 @@ from spooltop.model.plan import (
     Refusal,
     Selection,
 )
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Row
+from spooltop.model.queue import again_words
+from spooltop.model.snapshot import Pause, pause_words
+from spooltop.model.text import escape, json_object
+from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict
 
 from ...journal.item_operator import EndedStep, ItemOperator, operation_record
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs
-from ..client import Endpoint
-from ..stream_names import StreamNames
+from ...plan_options import InjectedContent, pause_reason
+from ..client import Endpoint, ErrorReply, Reply, fields_of, list_of, number_of, text_of
+from ..stream_names import HANDED_BACK, LATER, StreamNames
+from ..streams.listing import PendingEntry, aside_row, claim_row, claims_of, heads_of, waiting_row
 from ..streams.look import JudgedMember, Looker, PidJudge, judged_consumers
-from ..streams.server import ServerTrouble, StreamServer
-from . import planning
+from ..streams.server import CLAIMS, HEADS, ID, SKIP, StreamServer, id_order
 from .changes import (
     BATCHES,
     LEAVES,
+    SOURCES,
     BatchChanged,
     BatchIntent,
     Changed,
     LoggedChanges,
+    OperatorConnection,
     StepSender,
     StreamChange,
     StreamVerb,
+    Word,
     can_change,
     change_of,
     check_master,
     inverse,
 )
+from .scripts import HANDED
+
+# Ways to put a message back to work, and which of them the consumers of a group allow.
+
+_AUTOCLAIMS = re.compile(r"cmdstat_xautoclaim:calls=([0-9]+)")
+
+
+class RequeueMethod(NamedTuple):
+    """The way that was chosen. ``copies``: a message is put again as a new entry, else it is handed over to ``~spooltop`` with
+    its id. ``words`` tell which it is, and why."""
+
+    copies: bool
+    words: str
+
+
+def chosen_way(server: OperatorConnection, *, asked: bool, groups: int) -> RequeueMethod:
+    """Chooses the best way that the consumers of the group allow. ``asked``: copies are wanted; ``groups`` are those of the
+    stream. Raises as ``OperatorConnection.ask``."""
+    if asked:
+        return RequeueMethod(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
+    if _worker_is_running(server):
+        return RequeueMethod(False, f"{_HANDED}: workers of spooltop take it first.")
+    none = "no worker of spooltop is running in the group"
+    taken = _last_was_taken(server)
+    if taken:
+        return RequeueMethod(False, f"{_HANDED}: {none}, but its consumers took what was handed over before.")
+    if taken is None:
+        seen = _autoclaim_was_seen(server)
+        if seen:
+            return RequeueMethod(
+                False,
+                f"{_HANDED}: consumers that use XAUTOCLAIM take it, some of them only once a new entry came. This server has "
+                f"seen that command; whether from a consumer of this group is not known. {_LATER_BY_COPY}",
+            )
+        if seen is None:
+            why = f"{none}, and the server does not tell who uses XAUTOCLAIM"
+            return RequeueMethod(False, f"{_HANDED}, but {why}: {_NEVER}. {_LATER_BY_COPY}")
+        why = f"{none}, and nobody was seen to use XAUTOCLAIM"
+    else:
+        why = f"{none}, and what was handed over before still waits while newer entries were delivered"
+    if groups > 1:
+        return RequeueMethod(
+            False,
+            f"{_HANDED}, but {why}: {_NEVER}. With --copy and --force it is put again as a new entry, which the other groups get "
+            "too.",
+        )
+    return RequeueMethod(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
+
+
+def _worker_is_running(server: OperatorConnection) -> bool:
+    """True if a worker of spooltop in the group has a lease."""
+    at = "0"
+    while True:
+        after, flat = list_of(server.ask("look", ("HSCAN", server.names.consumers, at, "COUNT", 100))[0])
+        known = [text_of(name) for name in list_of(flat)[::2]]
+        if known and number_of(server.ask("look", ("EXISTS", *map(server.names.lease, known)))[0]):
+            return True
+        if (at := text_of(after)) == "0":
+            return False
+
+
+def _last_was_taken(server: OperatorConnection) -> bool | None:
+    """True if consumers took some of what was handed over last, False if all of it waits and newer entries were delivered since;
+    None where that is not known."""
+    names = server.names
+    try:
+        found = [text_of(one) for one in list_of(server.run("look", HANDED, [names.audit, names.stream], [names.group]))]
+    except (NotASpool, Unreadable):  # no such group, or nothing that it was asked for
+        return None
+    return {"taken": True, "passed": False}.get(found[0]) if found else None
+
+
+_COPIED = "Each is replaced by a new entry with the old id in its field ~id, the last in order"
+_HANDED = "Handed over to ~spooltop, with the same id and number of tries"
+_NEVER = "consumers that only read new entries never get it"
+_LATER_BY_COPY = "If it still waits later, --box new --copy puts it again as a new entry, as --copy does now."
+
+
+def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
+    """True if a client of this server has used XAUTOCLAIM since it was started; None where it does not tell."""
+    try:
+        (stats,) = server.try_all("look", ("INFO", "commandstats"))
+    except SpooltopError:  # this user may not ask
+        return None
+    if isinstance(stats, ErrorReply):
+        return None
+    found = _AUTOCLAIMS.search(text_of(stats))
+    return found is not None and int(found[1]) > 0
+
+
+# Plans of what concerns the whole group: its pause, the messages that are put, and the place where it reads.
+
+_MOST_BYTES = 16 << 20
+_COUNTED = 10_000
+_STEP = 200
+_ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
+
+
+def pause_plan(server: OperatorConnection, options: Mapping[str, Json], user: str, now: float) -> Candidates:
+    """Pins that the queue is not paused. Raises ``UsageError`` for a reason that is too long."""
+    reason = pause_reason(options)
+    found = _pause_record(server)
+    row = _row(server)
+    if found is not None:
+        return Candidates((), [Refusal(row, f"it is paused already, {pause_words(_pause(found, now), now)}")])
+    record = encode_pause(Pause(user, now, reason)).decode()
+    note = "Only workers of spooltop read this record: other consumers of the group go on."
+    return Candidates([pause_item(server, StreamChange(StreamVerb.PAUSE, "", to=record), now)], notes=(note,))
+
+
+def resume_plan(server: OperatorConnection, now: float) -> Candidates:
+    """Pins the record of the pause that was found."""
+    found = _pause_record(server)
+    if found is None:
+        return Candidates((), [Refusal(_row(server), "it is not paused")])
+    return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
+
+
+def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> Item:
+    """The item of a plan that pauses or resumes."""
+    if change.verb is StreamVerb.PAUSE:
+        words = "Workers of spooltop claim no message until it is resumed"
+    else:
+        words = f"Workers of spooltop claim messages again. Paused {pause_words(_pause(change.id, now), now)}"
+    return Item(_row(server), change, words=words)
+
+
+def _pause(record: str, now: float) -> Pause:
+    return pause_from(json_object(record.encode("utf-8", "surrogateescape")), now)
+
+
+def _pause_record(server: OperatorConnection) -> str | None:
+    (found,) = server.ask("look", ("GET", server.names.paused))
+    return None if found is None else text_of(found)
+
+
+def _row(server: OperatorConnection) -> Row:
+    return Row(server.address, Box.CUR, server.address, server.address)
+
+
+def inject_plan(options: Mapping[str, Json], groups: int, now: float) -> Candidates:
+    """Checks the options of test messages. Raises ``UsageError``."""
+    content = InjectedContent(options, _MOST_BYTES)
+    first = content.data(1, "", now)
+    notes = content.first_notes(first, first)
+    if groups > 1:
+        notes += (f"All {groups:,} groups of this stream get it.",)
+    effect = "Test messages are put at the end of the stream; running consumers claim them."
+    return Candidates((), notes=notes, effect=effect)
+
+
+def set_plan(server: OperatorConnection, options: Mapping[str, Json]) -> Candidates:
+    """Pins the id last delivered to a group and the one that it gets. Options: ``source``, the group; ``value``, an id, ``0`` or
+    ``$``. Raises ``UsageError``."""
+    source, value = options.get("source"), options.get("value")
+    if not isinstance(source, str) or not isinstance(value, (str, int)) or isinstance(value, bool):
+        raise UsageError("set-cursor: which group, to what id?", advice="spooltop cursors URL --set GROUP=ID")
+    groups = groups_of(server)
+    row = Row(source, Box.CUR, source, server.address, source=source)
+    if source not in groups:
+        there = ", ".join(sorted(map(escape, groups)))
+        return Candidates((), [Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
+    before, after = groups[source], _id(server, value)
+    return set_item(server, source, before, after)
+
+
+def set_item(server: OperatorConnection, group: str, before: str, after: str) -> Candidates:
+    """Pins a group's last delivered id ``before``, to be set to ``after``; says what would be delivered again or skipped."""
+    row = Row(group, Box.CUR, group, server.address, source=group)
+    if before == after:
+        return Candidates((), [Refusal(row, f"it is {after} already")])
+    back = id_order(after) < id_order(before)
+    count, all_of_them = _counted(server, *((after, before) if back else (before, after)))
+    many = f"{'' if all_of_them else '≥ '}{count:,} message{'' if count == 1 else 's'}"
+    what = f"{many} would be delivered again" if back else f"{many} would be skipped"
+    words = f"{escape(group)}: {before} → {after}"
+    deleted = "Messages that were deleted meanwhile are not delivered again. " if back else ""
+    notes = [f"{deleted}Claims stay as they are."]
+    change = StreamChange(StreamVerb.SET, before, to=after, consumer=group)
+    effect = "The group reads on after the new id. Nothing is deleted."
+    return Candidates([Item(row, change, what, words, after)], notes=tuple(notes), effect=effect)
+
+
+def _id(server: OperatorConnection, value: str | int) -> str:
+    if value == "$":
+        words = ("XREVRANGE", server.names.stream, "+", "-", "COUNT", 1)
+        return text_of(list_of(server.run("look", SKIP, [server.names.stream], words))[1]) or "0-0"
+    found_id = _ID.match(str(value))
+    if found_id is None:
+        raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")
+    return f"{int(found_id[1])}-{int(found_id[2] or 0)}"
+
+
+def _counted(server: OperatorConnection, after: str, up_to: str) -> tuple[int, bool]:
+    """Counts the entries between two ids, up to a bound, and says whether these are all."""
+    count = 0
+    while count < _COUNTED:
+        words = ("XRANGE", server.names.stream, f"({after}", up_to, "COUNT", _STEP)
+        page = list_of(server.run("look", SKIP, [server.names.stream], words))
+        found = number_of(page[0])
+        count += found
+        if found < _STEP:
+            return count, True
+        after = text_of(page[1])
+    return count, False
+
+
+# Messages of a group as rows, found in pages that the server answers fast.
+
+_PAGE = 500
+_HEADS = 100
+"""Entries whose contents the server reads in one step."""
+_TOGETHER = 25
+"""Messages that are asked for by their ids at once: each is a script of its own, and nobody else is answered meanwhile."""
+
+
+Judge = Callable[[], Mapping[str, JudgedMember]]
+"""Judges the consumers of the group, by their names."""
+
+
+class PinnedRow(NamedTuple):
+    """A row, and the ``entry`` that pins it, in the stream of its box."""
+
+    row: Row
+    entry: PendingEntry
+
+    @property
+    def tries(self) -> int:
+        return self.row.attempt or 0
+
+
+def groups_of(server: OperatorConnection) -> dict[str, str]:
+    """Returns the groups of the stream, with the id last delivered to each. Raises as ``OperatorConnection.ask``."""
+    found: dict[str, str] = {}
+    for one in list_of(server.ask("look", ("XINFO", "GROUPS", server.names.stream))[0]):
+        facts = fields_of(one)
+        found[text_of(facts.get("name"))] = text_of(facts.get("last-delivered-id"))
+    return found
+
+
+POISON = 3
+"""Deliveries to consumers that died, from which on the message may be the cause."""
+_NAMED_AT_MOST = 2_000
+"""Messages up to which each is asked for by its id."""
+_NAMED_WHY = 5
+"""Reasons that are named where no claim is dead."""
+_FORCEABLE = (Action.REQUEUE, Action.HOLD)
+_LOST = "it may be done twice: its consumer may still be at work"
+
+
+class GroupChooser:
+    """Pins messages of a group for one plan, made at ``at``. ``judge`` judges its consumers. Counts what may be ``poison``."""
+
+    def __init__(
+        self, server: OperatorConnection, judge: Judge, action: Action, *, at: float, force: bool, options: Mapping[str, Json]
+    ) -> None:
+        self._server = server
+        self._judge = judge
+        self._ending: dict[str, str] = {}
+        """Consumers that were met and are dead once their leases end, with the evidence."""
+        self._action = action
+        self._at = at
+        self._force = force
+        self._options = options
+        self._now = bool(options.get("now"))
+        self._copy = False
+        self._others = 0
+        self.poison = 0
+
+    def choose(self, selection: Selection, progress: Progress) -> Candidates:
+        """Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for an invalid filter, ``Stopped``."""
+        action, sources = self._action, SOURCES[self._action]
+        if selection.box is not None and selection.box not in sources:
+            advice = f"choose {', '.join(sorted(sources))}"
+            raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._server.address, advice=advice)
+        copies = bool(self._options.get("copy"))
+        if copies and action is not Action.REQUEUE:
+            raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
+        again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
+        if selection.empty:
+            return Candidates(())
+        groups = len(groups_of(self._server))
+        way = chosen_way(self._server, asked=again or copies, groups=groups)
+        self._copy, self._others = way.copies, groups - 1
+        items: list[Item] = []
+        refused: list[Refusal] = []
+        named: set[str] = set()
+        unmatched: Counter[tuple[Verdict | None, str]] = Counter()
+        keys = None if selection.keys is None else frozenset(map(_place, selection.keys))
+        matches = replace(selection, keys=None).matcher(self._at)
+        heads = bool(selection.filter or selection.source is not None or selection.named)
+        progress.begin("messages looked at")
+        unnamed = tuple(box for box in sources if not (action is Action.REQUEUE and box is Box.NEW))
+        for box in unnamed if selection.box is None else (selection.box,):
+            for pinned in progress.each(self._pinned(box, heads=heads, ids=_named(selection, box))):
+                row = pinned.row
+                if (keys is not None and (row.box.value, pinned.entry.id) not in keys) or not matches(row):
+                    unmatched[row.verdict, pinned.entry.consumer] += 1
+                    continue
+                named |= {row.id, row.name, pinned.entry.id}
+                found = self._made(pinned)
+                if isinstance(found, Item):
+                    items.append(found)
+                else:
+                    refused.append(found)
+            progress.found(items)
+        missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
+        verbs = {change_of(item).verb for item in items}
+        final = bool(verbs) and verbs <= LEAVES
+        notes: tuple[str, ...] = (way.words,) if verbs & {StreamVerb.HAND, StreamVerb.BACK} else ()
+        if StreamVerb.COPY in verbs:
+            notes = (f"{way.words} {'This' if final else 'What is put again'} has no undo.",)
+        if not items and not refused and selection.verdict is Verdict.DEAD:
+            notes = self._why_none_is_dead(unmatched)
+        return Candidates(items, refused, notes, missing, self.poison, self._effect(items, verbs), final)
+
+    def _why_none_is_dead(self, unmatched: Mapping[tuple[Verdict | None, str], int]) -> tuple[str, ...]:
+        """Says who holds the claims that are not those of the dead."""
+        counts: Counter[str] = Counter()
+        for (verdict, consumer), count in unmatched.items():
+            why = self._ending.get(consumer)
+            if verdict is not None:
+                counts[f"{escape(consumer)}: {why}" if why else {Verdict.ALIVE: RUNNING}.get(verdict, verdict.value)] += count
+        return tuple(f"{count:,} not dead: {who}." for who, count in counts.most_common(_NAMED_WHY))
+
+    def _pinned(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
+        """Yields the messages of ``box``, the oldest first; those with ``ids`` in its stream, where these are given: a few of
+        many are found without a search. ``heads`` False: without size and source of claims, which the server finds slowly."""
+        wanted = None if ids is None else sorted((id for id in ids if ID.match(id)), key=id_order)
+        if box in (Box.CUR, Box.NEW):
+            yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
+        begin = "-"
+        if box is Box.NEW:
+            last = groups_of(self._server)[self._server.names.group]
+            wanted = None if wanted is None else [id for id in wanted if id_order(id) > id_order(last)]
+            begin = f"({last}"
+        if box is not Box.CUR:
+            key = self._server.names.of_box(box)
+            for page in self._pages(HEADS, lambda *span: ("XRANGE", key, *span[:2], "COUNT", span[2]), begin, _HEADS, wanted):
+                for one in heads_of(page):
+                    row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
+                    by = one.notes.get("~by")  # a selection may name who set it aside
+                    yield PinnedRow(row if by is None or box is Box.NEW else replace(row, owner=Owner(name=by)), one)
+
+    def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
+        """Yields the claims of programs, or those that were handed ``back``."""
+        judged: dict[str, JudgedMember] = {}
+        words = ("heads" if heads else "", "XPENDING", self._server.names.stream, self._server.names.group)
+        for page in self._pages(CLAIMS, lambda *span: (*words, *span), "-", _HEADS if heads else _PAGE, ids):
+            wanted = [one for one in claims_of(page) if (one.consumer in (HANDED_BACK, LATER)) is back]
+            unknown = {one.consumer for one in wanted} - judged.keys()
+            if unknown and not back:
+                known = self._judge()
+                judged |= {name: known[name] for name in unknown if name in known}
+                self._ending |= {name: one.evidence for name, one in judged.items() if one.ends}
+            for one in wanted:
+                yield PinnedRow(waiting_row(one) if back else claim_row(one, judged.get(one.consumer)), one)
+
+    def _pages(
+        self, script: str, words: Callable[[str, str, int], Sequence[Word]], first: str, count: int, ids: Sequence[str] | None
+    ) -> Iterator[list[Reply]]:
+        """Yields what a script returns with the ``words`` for a range of ids and a number, in pages: all from ``first`` on, or
+        those with ``ids``."""
+        if ids is not None:
+            for start in range(0, len(ids), _TOGETHER):
+                spans = [words(id, id, 1) for id in ids[start : start + _TOGETHER]]
+                pages = self._server.ask("look", *(("EVAL", script, 1, self._server.names.stream, *span) for span in spans))
+                yield [one for page in pages for one in list_of(page)]
+            return
+        while True:
+            page = list_of(self._server.run("look", script, [self._server.names.stream], words(first, "+", count)))
+            if page:
+                yield page
+                first = f"({text_of(list_of(page[-1])[0])}"
+            if len(page) < count:
+                return
+
+    def _made(self, pinned: PinnedRow) -> Item | Refusal:
+        row = pinned.row
+        if row.box is Box.CUR:
+            return self._claim(pinned)
+        if row.box is Box.NEW:
+            return self._new(pinned)
+        return self._aside(pinned)
+
+    def _claim(self, pinned: PinnedRow) -> Item | Refusal:
+        row, warning = pinned.row, ""
+        if row.verdict is Verdict.ALIVE:
+            forceable = self._action in _FORCEABLE
+            if not (forceable and self._force):
+                who = "its consumer" if row.owner is None else row.owner.label
+                return Refusal(row, f"{escape(who)}: {escape(row.evidence)}", forceable)
+            warning = _LOST
+        elif row.owner is not None and row.owner.moves_to is not None and self._action in _FORCEABLE:
+            if not self._force:
+                return Refusal(row, again_words(self._server.address, row.owner.moves_to), forceable=True)
+            warning = f"it may be in {escape(row.owner.moves_to)} as well"
+        elif row.verdict is Verdict.UNKNOWN:
+            warning = _LOST
+        if self._action is not Action.REQUEUE:
+            return Item(row, self._away(pinned), warning)
+        died = row.verdict is Verdict.DEAD and pinned.tries >= POISON
+        self.poison += died
+        why = f"delivered {pinned.tries} times, and its last consumer died"
+        warning = why if died else warning
+        if died and self._options.get("hold_poison"):
+            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
+        if row.verdict is Verdict.DEAD and pinned.tries >= MAX_ATTEMPTS:
+            why = f"{pinned.tries} attempts, the limit is {MAX_ATTEMPTS}"
+            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", notes=why), f"rejected instead: {why}")
+        if not self._copy:
+            return Item(row, _pin(pinned, StreamVerb.HAND), warning)
+        return self._copied(pinned, warning)
+
+    def _copied(self, pinned: PinnedRow, warning: str) -> Item | Refusal:
+        if self._others and not self._force:
+            return Refusal(pinned.row, f"{_others(self._others)} would get the copy too", forceable=True)
+        return Item(pinned.row, _pin(pinned, StreamVerb.COPY, force=self._force), warning)
+
+    def _new(self, pinned: PinnedRow) -> Item | Refusal:
+        if self._action is Action.REQUEUE:
+            if pinned.entry.consumer == HANDED_BACK:
+                return self._copied(pinned, "")
+            delayed = pinned.entry.consumer == LATER
+            why = "it waits for the end of its delay" if delayed else "it was never delivered: it waits already"
+            return Refusal(pinned.row, why)
+        if pinned.entry.consumer in (HANDED_BACK, LATER):
+            return Item(pinned.row, self._away(pinned))
+        if self._others:
+            reads = "reads" if self._others == 1 else "read"
+            why = f"{_others(self._others)} {reads} this stream too: an undelivered message can be taken from all of them only"
+            return Refusal(pinned.row, why)
+        verb = StreamVerb.DROP_NEW if self._now and self._action is Action.PURGE else StreamVerb.ASIDE_NEW
+        return Item(pinned.row, _pin(pinned, verb, to="" if verb is StreamVerb.DROP_NEW else self._box()))
+
+    def _away(self, pinned: PinnedRow) -> StreamChange:
+        if self._action is Action.PURGE and self._now:
+            return _pin(pinned, StreamVerb.DROP_CLAIM)
+        return _pin(pinned, StreamVerb.ASIDE, to=self._box())
+
+    def _box(self) -> str:
+        return "held" if self._action is Action.HOLD else "trash"
+
+    def _aside(self, pinned: PinnedRow) -> Item | Refusal:
+        row, origin, why = pinned.row, pinned.entry.notes.get("~from", ""), pinned.entry.notes.get("~why", "")
+        if self._action is Action.EMPTY or (self._action is Action.PURGE and self._now):
+            return Item(row, _pin(pinned, StreamVerb.DROP))
+        if self._action is Action.PURGE:
+            return Item(row, _pin(pinned, StreamVerb.MOVE, to="trash"))
+        if self._action is Action.RESTORE and row.box is Box.TRASH and origin in ("held", "rejected"):
+            return Item(row, _pin(pinned, StreamVerb.MOVE, to=origin))
+        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=why)
+        # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
+        return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
+
+    def _effect(self, items: Sequence[Item], verbs: Set[StreamVerb]) -> str:
+        """Says what happens, where the words for a directory would be wrong."""
+        if not items:
+            return ""
+        one = len(items) == 1
+        if verbs == {StreamVerb.HAND}:
+            same = f"with the same id{'' if one else 's'}; claimed next"
+            return f"{'It is' if one else 'They are'} handed back to the group {same}."
+        if verbs <= {StreamVerb.COPY, StreamVerb.BACK} and all(_copies(change_of(item)) for item in items):
+            return f"{'It is' if one else 'They are'} put again as {'a new entry' if one else 'new entries'}, last in order."
+        if verbs == {StreamVerb.BACK}:
+            goes = "It goes" if one else "They go"
+            return f"{goes} back to the group, with the same id where the entry still stands, else as a copy, last in order."
+        to_trash = verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}
+        if self._action is Action.PURGE and to_trash and not self._now:
+            goes = "It moves" if one else "They move"
+            back = "it back, as a copy" if one else "them back, as copies"
+            return f"{goes} to the trash. Undo puts {back} where the entry is gone."
+        return ""
+
+
+def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
+    row, entry = pinned
+    noted = f"{pinned.tries} {notes}" if notes or verb is StreamVerb.BACK else ""
+    forced = b"force" if force else b""
+    return StreamChange(
+        verb, entry.id, row.box.value, to, entry.consumer, pinned.tries, entry.delivered, forced, row.id, noted
+    )
+
+
+def _named(selection: Selection, box: Box) -> list[str] | None:
+    """Returns the ids in the stream of ``box`` that a selection names; None where it must be searched: it names none or too many,
+    or a message that was set aside by the id that it had before."""
+    if selection.keys is not None:
+        ids = [id for at, id in map(_place, selection.keys) if at == box.value]
+    elif selection.ids is not None and box in (Box.CUR, Box.NEW):
+        ids = list(dict.fromkeys(selection.ids))
+    else:
+        return None
+    return ids if len(ids) <= _NAMED_AT_MOST else None
+
+
+def _place(key: object) -> tuple[str, str]:
+    """The box and the id of a row by its key."""
+    if isinstance(key, tuple) and len(key) >= 2:
+        return str(key[0]), str(key[1])
+    return "", ""
+
+
+def _copies(change: StreamChange) -> bool:
+    return change.verb is StreamVerb.COPY or change.to == "copy"
+
+
+def _others(count: int) -> str:
+    return f"{count:,} other group{'' if count == 1 else 's'}"
+
+
+# The operator.
 
 
 def row_of(change: StreamChange) -> Row:
@@ -79,7 +604,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
     at_once = AT_ONCE
 
     def __init__(
-        self, server: StepSender, store: LogStore, judge: planning.Judge, clock: Callable[[], float], read_only: str | None
+        self, server: StepSender, store: LogStore, judge: Judge, clock: Callable[[], float], read_only: str | None
     ) -> None:
         super().__init__(server.address, store, BATCHES, clock=clock, read_only=read_only)
         self._server = server
@@ -96,14 +621,14 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             case Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), force=force, now=now, progress=progress)
             case Action.INJECT:
-                return planning.inject_plan(options, len(planning.groups_of(self._server)), self._clock)
+                return inject_plan(options, len(groups_of(self._server)), self._clock())
             case Action.SET_CURSOR:
-                return planning.set_plan(self._server, options)
+                return set_plan(self._server, options)
             case Action.PAUSE:
-                return planning.pause_plan(self._server, options, self._user, now)
+                return pause_plan(self._server, options, self._user, now)
             case Action.RESUME:
-                return planning.resume_plan(self._server, now)
-        chooser = planning.GroupChooser(self._server, self._judge, action, at=now, force=force, options=options)
+                return resume_plan(self._server, now)
+        chooser = GroupChooser(self._server, self._judge, action, at=now, force=force, options=options)
         return chooser.choose(selection, progress)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
@@ -117,7 +642,11 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> BatchIntent:
         if plan.action is Action.INJECT:
-            changes = planning.put_changes(plan.options, place + 1, min(place + self._at_once(plan), plan.count), self._clock)
+            content, last = InjectedContent(plan.options, _MOST_BYTES), min(place + self._at_once(plan), plan.count)
+            changes = [
+                StreamChange(StreamVerb.PUT, "", "new", consumer=content.source or "", data=content.data(one, "", self._clock()))
+                for one in range(place + 1, last + 1)
+            ]
         else:
             changes = [change_of(item) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
@@ -207,17 +736,17 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         """True where something was set aside that must be put again as new entries: consumers only read those."""
         if not any(change is not None and change.verb is StreamVerb.BACK for change in changes):
             return False
-        return planning.chosen_way(self._server, asked=False, groups=len(planning.groups_of(self._server))).copies
+        return chosen_way(self._server, asked=False, groups=len(groups_of(self._server))).copies
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
         told = self._server.tried([change])[0]
         late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
         if change.verb is not StreamVerb.SET:
-            item = planning.pause_item(self._server, change, now)
+            item = pause_item(self._server, change, now)
             return Candidates((), [Refusal(item.row, late)]) if late else Candidates([item])
         if late:
             return Candidates((), [Refusal(row_of(change), late)])
-        made = planning.set_item(self._server, change.consumer, change.id, change.to)
+        made = set_item(self._server, change.consumer, change.id, change.to)
         return replace(made, items=[replace(item, ref=change) for item in made.items])
 
     def close(self) -> None:
@@ -270,7 +799,7 @@ def open_operator(
         server = StreamServer(endpoint)
         try:
             return judged_consumers(Looker(server, names).look(), judge)
-        except ServerTrouble as trouble:
+        except Unavailable as trouble:
             raise Unavailable(f"look: {trouble.what}", path=shown, advice=trouble.advice) from None
         finally:
             server.close()

@@ -14,10 +14,10 @@ from typing import Any
 from redis import ConnectionPool, Redis
 from redis import exceptions as redis_errors
 
-from spooltop.errors import NotASpool, SpooltopError, Unavailable
+from spooltop.errors import SpooltopError
 
 from ..address import Login, endpoint
-from ..client import NO_ANSWER, BoundedConnection, Kind, Nonsense, check_ca_file, error_of, trouble_of, trouble_of_connection
+from ..client import NO_ANSWER, BoundedConnection, Nonsense, check_ca_file, error_of, reply_text, trouble_of_connection
 
 
 @contextmanager
@@ -37,10 +37,7 @@ def translated(address: str, what: str) -> Iterator[None]:
 def failure(error: Exception, address: str, what: str) -> SpooltopError:
     """Returns the error of spooltop that says what happened. ``Unavailable`` may pass by itself. Neither its text nor its cause
     holds a password."""
-    trouble = trouble_of(error)
-    if trouble.kind is Kind.NO_STREAM:
-        return NotASpool(f"{what}: {trouble.what}", path=address, advice=trouble.advice)
-    return error_of(trouble, address, what, answer_lost=trouble.kind is Kind.AWAY and not _never_sent(error))
+    return error_of(error, address, what, answer_lost=reply_text(error) is None and not _never_sent(error))
 
 
 def _never_sent(error: BaseException) -> bool:
@@ -101,8 +98,7 @@ def connect(url: str, login: Login = Login()) -> Redis:  # noqa: B008  immutable
         try:
             check_ca_file()
         except OSError as error:
-            found = trouble_of_connection(error)
-            raise Unavailable(found.what, advice=found.advice) from None
+            raise trouble_of_connection(error) from None
     pool = ConnectionPool(**endpoint(url, login))
     kind: Any = pool.connection_class
     pool.connection_class = type(kind.__name__, (_QueueConnection, kind), {})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from spooltop.errors import Unreadable
+from spooltop.errors import Unavailable, Unreadable
 from spooltop.model.plan import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import StreamNames
 from .look import JudgedMember
-from .server import CLAIMS, HEADS, SKIP, ZERO, Command, ServerTrouble, StreamServer, entry_time, id_order, translate_errors
+from .server import CLAIMS, HEADS, SKIP, ZERO, Command, StreamServer, entry_time, id_order, translate_errors
 
 # Rows of lists: entries that wait, claims, and messages that were set aside.
 
@@ -147,7 +147,7 @@ def id_after(id: str) -> str:
 
 class StreamFetcher:
     """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. Every method may raise
-    ``ServerTrouble``."""
+    ``Unavailable``."""
 
     def __init__(self, server: StreamServer, names: StreamNames) -> None:
         self._server = server
@@ -445,7 +445,7 @@ class PagedListing:
                 if first < part.count and last > 0:
                     found += part.window(first, last)
                 first, last = first - part.count, last - part.count
-        except ServerTrouble:  # the rows that were fetched before are stale, as all that is shown then
+        except Unavailable:  # the rows that were fetched before are stale, as all that is shown then
             if not begin <= start < end:
                 begin, end, rows = self._stale
             return rows[start - begin : stop - begin] if begin <= start < end else ()
@@ -468,7 +468,7 @@ class PagedListing:
                 if (at := part.find(str(key[1]))) is not None:
                     return self._count - 1 - before - at if self._backwards else before + at
                 before += part.count
-        except ServerTrouble:
+        except Unavailable:
             return None
         return None
 
@@ -478,7 +478,7 @@ class PagedListing:
             for part in reversed(self._parts) if self._backwards else self._parts:
                 rows = (row.key for page in part.rows() for row in page)
                 yield from reversed(list(rows)) if self._backwards else rows
-        except ServerTrouble as trouble:
+        except Unavailable as trouble:
             raise Unreadable(str(trouble), advice="try again") from None
 
 

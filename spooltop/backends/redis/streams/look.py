@@ -11,14 +11,15 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from spooltop.errors import Unavailable
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from ...surroundings import Connection, LocalClient, Surroundings
-from ..client import ErrorReply, Kind, Reply, Trouble, fields_of, list_of, number_of, text_of, trouble_of
+from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of, trouble_of
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
-from .server import SKIP, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, translate_errors
+from .server import SKIP, STREAM, Command, StreamServer, entry_time, id_order, section, translate_errors
 
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""
@@ -29,11 +30,6 @@ _HASHED = 100
 """Consumers in one answer about their processes."""
 _CLIENTS_AT_MOST = 1_000
 """Connections up to which their names are asked for: the server writes a line of 300 bytes about each."""
-
-
-_NO_GROUP = Trouble(Kind.NO_STREAM, "the stream has no such group any more", "spooltop init makes it, from the first entry on")
-_NO_STREAM = Trouble(Kind.NO_STREAM, "there is no such stream any more", "look if the server lost its data")
-_NOT_A_STREAM = Trouble(Kind.NO_STREAM, "it is not a stream any more", "look who wrote over it")
 
 
 class GroupState(NamedTuple):
@@ -142,7 +138,7 @@ class Looker:
         self._connections: frozenset[Connection] = frozenset()
 
     def look(self) -> Look:
-        """Looks once. Raises ``ServerTrouble``."""
+        """Looks once. Raises ``Unavailable``."""
         names = self._names
         due = self._facts_at is None or monotonic() - self._facts_at >= _FACTS_EVERY
         sides = [names.of_box(box) for box in _ASIDE]
@@ -175,13 +171,13 @@ class Looker:
             return self._with_leases(self._parsed(basic, fresh=names.stream in asked), ttls, due=due)
 
     def _check_stream(self, groups: Reply) -> None:
-        """Raises ``ServerTrouble`` where the question about its groups was answered that there is no such stream."""
+        """Raises ``Unavailable`` where the question about its groups was answered that there is no such stream."""
         if isinstance(groups, ErrorReply):
             self.kept.note(self._names.stream, None)
             if "no such key" in str(groups):
-                raise ServerTrouble(_NO_STREAM)
+                raise Unavailable("there is no such stream any more", advice="look if the server lost its data")
             if str(groups).startswith("WRONGTYPE"):
-                raise ServerTrouble(_NOT_A_STREAM)
+                raise Unavailable("it is not a stream any more", advice="look who wrote over it")
 
     def _parsed(self, replies: Sequence[Reply], *, fresh: bool) -> Look:
         time, length = [int(text_of(part)) for part in list_of(replies[0])], number_of(replies[1])
@@ -198,7 +194,7 @@ class Looker:
                 last = f"{time[0]}999-0"
         group = next((one for one in groups if one.name == self._names.group), None)
         if group is None:
-            raise ServerTrouble(_NO_GROUP)
+            raise Unavailable("the stream has no such group any more", advice="spooltop init makes it, from the first entry on")
         flat = [] if isinstance(replies[4], ErrorReply) else [text_of(word) for word in list_of(list_of(replies[4])[1])]
         processes = dict(zip(flat[::2], flat[1::2], strict=True))
         consumers = [_consumer(one) for one in list_of(replies[3])]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from spooltop.backends.access import user_name
 from spooltop.engine.pausing import pause_from
-from spooltop.errors import Unreadable
+from spooltop.errors import Unavailable, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import CursorSource
@@ -44,7 +44,7 @@ from .listing import (
     skipped,
 )
 from .look import GroupState, JudgedMember, KeptAnswers, Look, Looker, PidJudge, judged_consumers
-from .server import Command, ServerTrouble, StreamChanges, StreamServer, entry_time, id_order, translate_errors
+from .server import Command, StreamChanges, StreamServer, entry_time, id_order, translate_errors
 
 # Number of the entries that a group has not been given yet, also where the server has lost count of them.
 
@@ -71,7 +71,7 @@ class UndeliveredCounter:
         self._deleted: tuple[str | None, int] = (None, 0)
 
     def count(self, look: Look) -> Undelivered:
-        """Returns how many entries of this look were never delivered. Raises ``ServerTrouble``.
+        """Returns how many entries of this look were never delivered. Raises ``Unavailable``.
 
         The server's own figure is taken where it has one. It has none for a group that was made at some id and has not read to
         the end, nor after an entry before the end was deleted.
@@ -307,7 +307,7 @@ def see_claims(
     server: StreamServer, fetcher: StreamFetcher, names: StreamNames, look: Look, judged: Mapping[str, JudgedMember],
     kept: KeptAnswers,
 ) -> SeenClaims:  # fmt: skip
-    """Reads the first claims of each verdict, and the oldest messages that wait. Raises ``ServerTrouble``."""
+    """Reads the first claims of each verdict, and the oldest messages that wait. Raises ``Unavailable``."""
     last, undelivered = look.group.last_delivered, None
     heads: list[Command] = []
     if look.first is not None and id_order(look.first) > id_order(last):
@@ -421,7 +421,7 @@ class StreamReader:
         try:
             self._last = self._seen(now)
             self._away = False
-        except ServerTrouble as trouble:
+        except Unavailable as trouble:
             self._away = True
             self._flow.forget()
             return self._unseen(trouble, now)
@@ -469,7 +469,7 @@ class StreamReader:
             hidden=hidden_facts(look),
         )
 
-    def _unseen(self, trouble: ServerTrouble, now: float) -> Observation:
+    def _unseen(self, trouble: Unavailable, now: float) -> Observation:
         """Returns the last picture, marked as such, where the server says nothing; none where it never did."""
         last, why = self._last, trouble.what
         seen_at = None if last is None else last.taken_at
@@ -541,7 +541,7 @@ class StreamReader:
         self._step = f"listing {query.box}"
         try:
             return self._listed(query, cancelled, progress)
-        except ServerTrouble:
+        except Unavailable:
             if (kept := self._kept.get(query)) is not None:
                 return kept
             return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
@@ -629,7 +629,7 @@ class StreamReader:
         box, id = _key(key)
         try:
             fields = self._fetcher.entry(box, id)
-        except ServerTrouble as trouble:
+        except Unavailable as trouble:
             raise Unreadable(str(trouble), path=self._shown, advice="try again") from None
         if fields is None:
             raise Unreadable("its entry was deleted or trimmed", path=escape(id), advice="look again")
@@ -651,7 +651,7 @@ class StreamReader:
         for id in islice(dict.fromkeys(ids), _FOLLOWED):
             try:
                 found[id] = self._located(id)
-            except ServerTrouble:
+            except Unavailable:
                 found[id] = TrackedMessage(id)
         return found
 
@@ -682,7 +682,7 @@ class StreamReader:
         box, id = _key(key)
         try:
             claim = self._fetcher.claim(id)
-        except ServerTrouble as trouble:
+        except Unavailable as trouble:
             raise Unreadable(str(trouble), path=self._shown, advice="try again") from None
         if box is not Box.CUR or claim is None or claim.consumer not in self._judged:
             return Holders(escape(id), (), True, ("nobody holds it",))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from spooltop.errors import NotASpool, Unavailable
+from spooltop.errors import NotASpool, SpooltopError, Unavailable
 from spooltop.model.text import escape
 
 from ..address import Login, StreamAddress
@@ -22,7 +22,6 @@ from ..client import (
     Nonsense,
     RedisClient,
     Reply,
-    Trouble,
     fields_of,
     list_of,
     text_of,
@@ -40,15 +39,6 @@ _REST = 3.0
 """Seconds after a question that was not answered in time, in which none is asked."""
 
 
-class ServerTrouble(Exception):
-    """The server does not answer, or not as asked; the message says why and what to do, escaped."""
-
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(trouble.line)
-        self.what = trouble.what
-        self.advice = trouble.advice
-
-
 class StreamServer:
     """Connection to a server, for one thread. It connects again by itself."""
 
@@ -56,25 +46,22 @@ class StreamServer:
         self._client = RedisClient(endpoint)
         self._patience = patience
         self._rest_until = 0.0
-        self._timed_out = trouble_of_connection(TimeoutError())
+        self._late: SpooltopError = trouble_of_connection(TimeoutError())
 
     def ask(self, *commands: Command) -> list[Reply]:
         """Returns the answers to these commands, sent together; a command that failed has an ``ErrorReply``. Raises
-        ``ServerTrouble``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
+        ``Unavailable``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
         who waits for the reader waits for one question after another."""
-        if monotonic() < self._rest_until:
-            raise ServerTrouble(self._timed_out)
-        self._client.begin(self._patience, _BYTES)
-        try:
-            with translate_errors():
-                return self._client.ask(*commands)
-        except RedisTimeout as error:
-            late = trouble_of(error)
-            if late == trouble_of_connection(TimeoutError()):
-                late = late._replace(what=f"no answer from the server within {self._patience:g} s")
-            self._timed_out = late
-            self._rest_until = monotonic() + _REST
-            raise ServerTrouble(late) from None
+        if monotonic() >= self._rest_until:
+            self._client.begin(self._patience, _BYTES)
+            try:
+                with translate_errors():
+                    return self._client.ask(*commands)
+            except RedisTimeout as error:
+                self._late, self._rest_until = trouble_of(error), monotonic() + _REST
+                if self._late.what == trouble_of_connection(TimeoutError()).what:
+                    self._late.what = f"no answer from the server within {self._patience:g} s"
+        raise Unavailable(self._late.what, advice=self._late.advice)
 
     @property
     def ends(self) -> tuple[str, str] | None:
@@ -87,15 +74,16 @@ class StreamServer:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raises what goes wrong with a server as ``ServerTrouble``, in words without a secret; but for what took too long."""
+    """Raises what goes wrong with a server as ``Unavailable``, in words without a secret; but for what took too long."""
     try:
         yield
     except RedisTimeout:
         raise
     except (RedisError, ErrorReply, Nonsense) as error:
-        raise ServerTrouble(trouble_of(error)) from None
+        trouble = trouble_of(error)
+        raise Unavailable(trouble.what, advice=trouble.advice) from None
     except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
-        raise ServerTrouble(trouble_of(Nonsense(f"not what was asked for ({type(error).__name__})"))) from None
+        raise trouble_of(Nonsense(f"not what was asked for ({type(error).__name__})")) from None
 
 
 # Answers of a server, checked and turned into plain values; and the ids of entries.
@@ -263,7 +251,7 @@ class StreamChanges:
                     continue
                 with translate_errors():
                     list_of(reply)
-            except ServerTrouble:  # whoever looks says so
+            except Unavailable:  # whoever looks says so
                 self._ended.wait(_RETRY)
                 continue
             self._armed.clear()
@@ -350,7 +338,7 @@ def _asked(address: StreamAddress, login: Login) -> Iterator[StreamServer]:
     server = StreamServer(address.endpoint(login))
     try:
         yield server
-    except ServerTrouble as trouble:
+    except Unavailable as trouble:
         raise Unavailable(trouble.what, path=address.shown, advice=trouble.advice) from None
     finally:
         server.close()
@@ -389,7 +377,7 @@ def _there_are(server: StreamServer) -> str:
             found.update(map(escape, names))
             if len(found) > _NAMED:
                 break
-    except ServerTrouble:
+    except Unavailable:
         return "look at the name"
     if not found:
         return "spooltop init ADDRESS#STREAM/GROUP makes one"
