@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
-from ..stream_names import StreamNames
+from ..stream_names import LATER, StreamNames
 from .look import JudgedMember
 from .server import CLAIMS, HEADS, SKIP, ZERO, Command, StreamServer, entry_time, id_order, translate_errors
 
@@ -145,66 +145,73 @@ def id_after(id: str) -> str:
     return f"({id}" if id else "-"
 
 
-class StreamFetcher:
-    """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. Every method may raise
-    ``Unavailable``."""
+_T = TypeVar("_T")
 
-    def __init__(self, server: StreamServer, names: StreamNames) -> None:
+
+def _page(entries: list[PendingEntry]) -> tuple[int, str, list[PendingEntry]]:
+    return len(entries), entries[-1].id if entries else "", entries
+
+
+class StreamFetcher:
+    """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. ``now`` is the clock of the server. Every
+    method may raise ``Unavailable``."""
+
+    def __init__(self, server: StreamServer, names: StreamNames, now: Callable[[], float]) -> None:
         self._server = server
         self._names = names
+        self._now = now
         self._scripts = True
         self.entry_size = 0
         """Bytes of an entry in the mean, as far as that is known."""
 
-    def heads(self, begin: str, end: str, most: int, *, back: bool = False) -> list[PendingEntry]:
-        """Returns up to ``most`` entries between two ids, the last ones first with ``back``."""
-        return self._fetched(HEADS, heads_of, self.fitting(PAGE), begin, end, most, None, back=back)
+    def heads(self, begin: str, end: str, most: int, *, box: Box = Box.NEW, back: bool = False) -> list[PendingEntry]:
+        """Returns up to ``most`` entries between two ids, the last ones first with ``back``; those of the side stream of a
+        ``box`` that has one."""
+        step = self.fitting(PAGE)
+        pages = self._pages(HEADS, lambda reply: _page(heads_of(reply)), step, begin, end, most, box=box, back=back)
+        return [one for _, _, entries in pages for one in entries]
 
-    def claims(self, consumer: str, begin: str, end: str, most: int, now: float) -> list[PendingEntry]:
+    def claims(self, consumer: str, begin: str, end: str, most: int) -> list[PendingEntry]:
         """Returns up to ``most`` claims of a consumer, oldest id first, with size and source where scripts may run."""
-        return self._fetched(CLAIMS, lambda reply: claims_of(reply, now), self.fitting(_CLAIMS_PAGE), begin, end, most, consumer)
-
-    def _fetched(
-        self, script: str, parse: Callable[[Reply], list[PendingEntry]], step: int, begin: str, end: str, most: int,
-        consumer: str | None, *, back: bool = False,
-    ) -> list[PendingEntry]:  # fmt: skip
-        found: list[PendingEntry] = []
-        while len(found) < most:
-            wanted = min(step, most - len(found))
-            reply = self._run(script, self._range(begin, end, found[-1].id if found else "", wanted, consumer, back=back))
-            with translate_errors():
-                some = parse(reply)
-            found += some
-            if len(some) < wanted:
-                break
-        return found
+        now, step = self._now(), self.fitting(_CLAIMS_PAGE)
+        pages = self._pages(CLAIMS, lambda reply: _page(claims_of(reply, now)), step, begin, end, most, consumer)
+        return [one for _, _, entries in pages for one in entries]
 
     def skip(self, begin: str, end: str, most: int, consumer: str | None = None, *, back: bool = False) -> tuple[int, str]:
         """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them."""
         step, count, last = _CLAIMS_SKIPPED if consumer is not None else self.fitting(_SKIPPED), 0, ""
-        while count < most:
-            wanted = min(step if self._scripts else PAGE, most - count)
-            some, at, _ = skipped(self._run(SKIP, self._range(begin, end, last, wanted, consumer, back=back)))
-            if some == 0:
-                break
-            count, last = count + some, at
-            if some < wanted:
-                break
+        for some, at, _ in self._pages(SKIP, skipped, step, begin, end, most, consumer, back=back):
+            count, last = count + some, at or last
         return count, last
 
-    def _range(self, begin: str, end: str, last: str, most: int, consumer: str | None, *, back: bool) -> Command:
-        """Returns the command for what goes on behind ``last`` between two ids."""
-        names = self._names
-        if back:
-            return ("XREVRANGE", names.stream, f"({last}" if last else end, begin, "COUNT", most)
-        begin = f"({last}" if last else begin
+    def _pages(
+        self, script: str, parse: Callable[[Reply], tuple[int, str, _T]], step: int, begin: str, end: str, most: int,
+        consumer: str | None = None, *, back: bool = False, box: Box = Box.NEW,
+    ) -> Iterator[tuple[int, str, _T]]:  # fmt: skip
+        """Yields what ``parse`` makes of up to ``most`` entries or claims between two ids, ``step`` of them at a time: their
+        number, the id of the last of them, and more."""
+        while most > 0:
+            wanted = min(step, most, most if self._scripts else PAGE)
+            page = number, last, _ = self._run(script, self._range(begin, end, wanted, consumer, back=back, box=box), parse)
+            yield page
+            if number < wanted:
+                return
+            most -= number
+            begin, end = (begin, f"({last}") if back else (f"({last}", end)
+
+    def _range(
+        self, begin: str, end: str, most: int, consumer: str | None = None, *, back: bool = False, box: Box = Box.NEW
+    ) -> Command:
+        """Returns the command for up to ``most`` entries or claims between two ids."""
         if consumer is not None:  # a name may be empty
-            return ("XPENDING", names.stream, names.group, begin, end, most, consumer)
-        return ("XRANGE", names.stream, begin, end, "COUNT", most)
+            return ("XPENDING", self._names.stream, self._names.group, begin, end, most, consumer)
+        if back:
+            return ("XREVRANGE", self._names.stream, end, begin, "COUNT", most)
+        return ("XRANGE", self._names.of_box(box), begin, end, "COUNT", most)
 
     def first_command(self, begin: str) -> Command:
         """Returns the command that asks for the first entry from an id on, to be sent along with others."""
-        return self._command(SKIP, self._range(begin, "+", "", 1, None, back=False))
+        return self._command(SKIP, self._range(begin, "+", 1))
 
     def first_of(self, reply: Reply, begin: str) -> str | None:
         """Returns the id in the answer to ``first_command``; None where there is no entry."""
@@ -225,24 +232,17 @@ class StreamFetcher:
         with translate_errors():
             return [None if one is None else float(text_of(one)) / 1000 for one in list_of(reply)]
 
-    def aside(self, box: Box, begin: str, retention: float) -> list[Row]:
-        """Returns up to ``PAGE`` rows of a side stream."""
-        reply = self._run(HEADS, ("XRANGE", self._names.of_box(box), begin, "+", "COUNT", PAGE))
-        with translate_errors():
-            return [aside_row(box, entry, retention) for entry in heads_of(reply)]
-
     def entry(self, box: Box, id: str) -> Mapping[bytes, bytes] | None:
         """Returns the fields of one entry; None where it is gone."""
         (reply,) = self._server.ask(("XRANGE", self._names.of_box(box), id, id, "COUNT", 1))
         with translate_errors():
-            found = list_of(reply)
-            return fields_by_name(list_of(found[0])[1]) if found else None
+            return next((fields_by_name(list_of(one)[1]) for one in list_of(reply)), None)
 
     def claim(self, id: str) -> PendingEntry | None:
-        """Returns who holds a message now, without its size; None where nobody does. Its time is relative to 0."""
+        """Returns who holds a message now, without its size; None where nobody does."""
         (reply,) = self._server.ask(("XPENDING", self._names.stream, self._names.group, id, id, 1))
         with translate_errors():
-            return next(iter(claims_of(reply)), None)
+            return next(iter(claims_of(reply, self._now())), None)
 
     def _command(self, script: str, plain: Command) -> Command:
         """Returns the command that runs a script, or the plain one where this user or an old server does not let it run."""
@@ -250,12 +250,13 @@ class StreamFetcher:
             return plain
         return ("EVAL_RO", script, 1, plain[1], *(("heads",) if script == CLAIMS else ()), *plain)
 
-    def _run(self, script: str, plain: Command) -> Reply:
+    def _run(self, script: str, plain: Command, parse: Callable[[Reply], _T]) -> _T:
         (reply,) = self._server.ask(self._command(script, plain))
         if self._scripts and isinstance(reply, ErrorReply) and _refused(reply):
             self._scripts = False
             (reply,) = self._server.ask(plain)
-        return reply
+        with translate_errors():
+            return parse(reply)
 
 
 def _refused(error: ErrorReply) -> bool:
@@ -278,18 +279,22 @@ def skipped(reply: Reply) -> tuple[int, str, int]:
 _WALKED = 10_000
 
 
-class Part(ABC):
-    """A part with ``count`` rows behind the id ``before``, those of ``consumer`` if it is one. ``span`` are the ids of its first
-    and last row, as far as they are known."""
+class Part:
+    """A part with ``count`` rows: entries behind the id ``before``, messages that were set aside into a ``box``, or what the list
+    of pending ones has under a ``consumer``, with its verdict ``judged``; None: they were handed back, and wait. ``span`` are the
+    ids of its first and last row, as far as they are known."""
 
     def __init__(
-        self, fetcher: StreamFetcher, count: int, before: str = "", span: tuple[str, str] | None = None,
-        consumer: str | None = None,
+        self, fetcher: StreamFetcher, count: int, consumer: str | None = None, *, judged: JudgedMember | None = None,
+        before: str = "", span: tuple[str, str] | None = None, box: Box = Box.NEW, retention: float = 0.0,
     ) -> None:  # fmt: skip
         self.count = count
-        self._of = consumer
+        self.consumer = consumer
+        self.judged = judged
         self._fetcher = fetcher
         self._span = span
+        self._box = box
+        self._retention = retention
         self._marks = {0: before}
         """Positions, each with the id of the row before it."""
 
@@ -298,9 +303,10 @@ class Part(ABC):
         start, stop = max(0, start), min(self.count, stop)
         if stop <= start:
             return []
-        if (near := self.from_the_end(start)) is not None:
-            return near[: stop - start]
-        found = self.between(id_after(self._before(start)), "+", stop - start)
+        behind = self.count - start
+        if self.consumer is None and behind <= _WALKED and behind < start - self._nearest(start):
+            return self._last(behind)[: stop - start]
+        found = self._between(id_after(self._before(start)), "+", stop - start)
         if found and start + len(found) < self.count:
             self._marks[start + len(found)] = found[-1].id
         return found
@@ -308,18 +314,18 @@ class Part(ABC):
     def rows(self) -> Iterator[Sequence[Row]]:
         """Yields all rows in pages."""
         before = self._marks[0]
-        while page := self.between(id_after(before), "+", 1_000):
+        while page := self._between(id_after(before), "+", 1_000):
             yield page
-            before = page[-1].id
+            before = page[-1].name
 
     def find(self, id: str) -> int | None:
         """Returns the position of an id, None where it is not in this part; far from every known position it is estimated."""
         order = id_order(id)
         known = [at for at, mark in self._marks.items() if id_order(mark or ZERO) < order]
-        if 0 not in known or not self.between(id, id, 1):
+        if 0 not in known or not self._between(id, id, 1):
             return None
         at = max(known)
-        counted, last = self._fetcher.skip(id_after(self._marks[at]), id, min(_WALKED, self.count), self._of)
+        counted, last = self._fetcher.skip(id_after(self._marks[at]), id, min(_WALKED, self.count), self.consumer)
         if last == id:
             return at + counted - 1
         if self._span is None:
@@ -329,29 +335,41 @@ class Part(ABC):
         self._marks[estimated + 1] = id
         return estimated
 
-    @abstractmethod
-    def between(self, begin: str, end: str, most: int) -> list[Row]:
+    def _between(self, begin: str, end: str, most: int) -> list[Row]:
         """Fetches up to ``most`` rows between two ids."""
-        ...
+        if self.consumer is None:
+            heads = self._fetcher.heads(begin, end, most, box=self._box)
+            if self._box is Box.NEW:
+                return list(map(waiting_row, heads))
+            return [aside_row(self._box, head, self._retention) for head in heads]
+        claims = self._fetcher.claims(self.consumer, begin, end, most)
+        if self.judged is not None:
+            return [claim_row(claim, self.judged) for claim in claims]
+        delays = self._fetcher.delays([one.id for one in claims]) if self.consumer == LATER else [None] * len(claims)
+        return list(map(waiting_row, claims, delays))
 
-    def from_the_end(self, start: int) -> list[Row] | None:
-        """Returns the rows from ``start`` on, counted from the end, where that is possible and near."""
-        return None
+    def _last(self, most: int) -> list[Row]:
+        """Returns the ``most`` last entries, or as many of these from their beginning as a window shows."""
+        low = id_after(self._marks[0])
+        if most > 1_000:
+            _, first = self._fetcher.skip(low, "+", most, back=True)
+            return self._between(first, "+", min(most, 200)) if first else []
+        return list(map(waiting_row, self._fetcher.heads(low, "+", most, back=True)))[::-1]
 
-    def nearest(self, start: int) -> int:
+    def _nearest(self, start: int) -> int:
         """Returns the last position up to ``start`` before which the id is known."""
         return max(at for at in self._marks if at <= start)
 
     def _before(self, start: int) -> str:
         """Returns the id of the row before the position ``start``."""
-        position = self.nearest(start)
+        position = self._nearest(start)
         before = self._marks[position]
         if start - position > _WALKED and self._span is not None:
             first, last = self._times()
             before = self._marks[start] = f"{first + (last - first) * start // self.count}-0"
             return before
         while position < start:
-            counted, last_id = self._fetcher.skip(id_after(before), "+", min(1_000, start - position), self._of)
+            counted, last_id = self._fetcher.skip(id_after(before), "+", min(1_000, start - position), self.consumer)
             if counted == 0:
                 break
             position, before = position + counted, last_id
@@ -364,45 +382,6 @@ class Part(ABC):
         assert self._span is not None
         first, last = (id_order(one)[0] for one in self._span)
         return first, last
-
-
-class EntryPart(Part):
-    """Entries behind the last one that was delivered."""
-
-    def between(self, begin: str, end: str, most: int) -> list[Row]:
-        return [waiting_row(head) for head in self._fetcher.heads(begin, end, most)]
-
-    def from_the_end(self, start: int) -> list[Row] | None:
-        behind = self.count - start
-        if behind > _WALKED or start - self.nearest(start) <= behind:
-            return None
-        low = id_after(self._marks[0])
-        if behind > 1_000:
-            _, last = self._fetcher.skip(low, "+", behind, back=True)
-            return self.between(last, "+", min(behind, 200)) if last else []
-        return [waiting_row(head) for head in self._fetcher.heads(low, "+", behind, back=True)][::-1]
-
-
-class PendingPart(Part):
-    """Messages that the list of pending ones has under one consumer, with its verdict ``judged``; None: they were handed back.
-    ``delayed``: they wait for the end of a delay. ``now`` is the clock of the server."""
-
-    def __init__(
-        self, fetcher: StreamFetcher, consumer: str, count: int, now: Callable[[], float], *,
-        judged: JudgedMember | None = None, span: tuple[str, str] | None = None, delayed: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(fetcher, count, span=span, consumer=consumer)
-        self.consumer = consumer
-        self.judged = judged
-        self._now = now
-        self._delayed = delayed
-
-    def between(self, begin: str, end: str, most: int) -> list[Row]:
-        claims = self._fetcher.claims(self.consumer, begin, end, most, self._now())
-        if self.judged is not None:
-            return [claim_row(claim, self.judged) for claim in claims]
-        delays = self._fetcher.delays([one.id for one in claims]) if self._delayed else [None] * len(claims)
-        return [waiting_row(claim, delay) for claim, delay in zip(claims, delays, strict=True)]
 
 
 class PagedListing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -30,12 +30,9 @@ from ...row_listing import RowListing
 from ..client import Endpoint, ErrorReply
 from ..stream_names import HANDED_BACK, HANDED_IDLE, LATER, StreamNames
 from .listing import (
-    PAGE,
-    EntryPart,
     PagedListing,
     Part,
     PendingEntry,
-    PendingPart,
     StreamFetcher,
     claim_row,
     claims_of,
@@ -60,6 +57,15 @@ class Undelivered(NamedTuple):
     complete: bool = True
 
 
+def behind(look: Look, group: GroupState) -> Undelivered | None:
+    """Returns how many entries a group was not given yet; None where the server has lost count."""
+    if look.first is None or look.length == 0 or id_order(look.last) <= id_order(group.last_delivered):
+        return Undelivered(0)
+    if id_order(look.first) > id_order(group.last_delivered):
+        return Undelivered(look.length)
+    return None if group.lag is None else Undelivered(min(group.lag, look.length))
+
+
 class UndeliveredCounter:
     """Counts at most ``_STEP`` entries a look, and goes on there at the next look."""
 
@@ -77,12 +83,8 @@ class UndeliveredCounter:
         the end, nor after an entry before the end was deleted.
         """
         group = look.group
-        if look.first is None or look.length == 0 or id_order(look.last) <= id_order(group.last_delivered):
-            return Undelivered(0)
-        if id_order(look.first) > id_order(group.last_delivered):
-            return Undelivered(look.length)
-        if group.lag is not None:
-            return Undelivered(min(group.lag, look.length))
+        if (known := behind(look, group)) is not None:
+            return known
         if self._deleted_inside(look):
             self._begin = ""
         self._begin_at(group.last_delivered)
@@ -198,20 +200,11 @@ def cursor_source(look: Look, shown: str, undelivered: Undelivered) -> CursorSou
     """Returns the groups as cursors: each with the id of the last entry that it was given, and how many come after it.
     ``undelivered`` are those of the group that is looked at."""
     sections = {group.name: group.last_delivered for group in look.groups}
-    behind = {group.name: _behind(look, group) for group in look.groups}
-    behind[look.group.name] = (undelivered.number, undelivered.complete)
+    counts = {group.name: behind(look, group) or Undelivered(1, complete=False) for group in look.groups}
+    counts[look.group.name] = undelivered
     return CursorSource(
-        shown, True, sections, mtime=look.now, size=len(sections), version=tuple(sections.items()), in_file=False, behind=behind
+        shown, True, sections, mtime=look.now, size=len(sections), version=tuple(sections.items()), in_file=False, behind=counts
     )
-
-
-def _behind(look: Look, group: GroupState) -> tuple[int, bool]:
-    """Returns how many entries a group was not given yet, and whether that is exact: the server may have lost count."""
-    if not look.length or id_order(look.last) <= id_order(group.last_delivered):
-        return 0, True
-    if look.first is not None and id_order(look.first) > id_order(group.last_delivered):
-        return look.length, True
-    return (1, False) if group.lag is None else (min(group.lag, look.length), True)
 
 
 class _Counters(NamedTuple):
@@ -396,7 +389,7 @@ class StreamReader:
         self._watching = watch
         self._since = clock()
         self._server = StreamServer(endpoint)
-        self._fetcher = StreamFetcher(self._server, names)
+        self._fetcher = StreamFetcher(self._server, names, self._server_now)
         self._looker = Looker(self._server, names)
         self._counter = UndeliveredCounter(self._fetcher)
         self._changes = StreamChanges(endpoint, names.stream)
@@ -565,7 +558,7 @@ class StreamReader:
         else:
             parts, rows = _of_consumers(parts, query, self._clock()), list[Row]()
             total = max(1, sum(one.count for one in parts))
-            for page in chain(self._aside_rows(query.box), *(part.rows() for part in parts)):
+            for page in chain.from_iterable(part.rows() for part in parts):
                 rows += page
                 if cancelled() or len(rows) >= LISTED_AT_MOST:
                     break
@@ -594,12 +587,14 @@ class StreamReader:
         if box is Box.NEW:
             last = look.group.last_delivered
             first = last if look.first is None or id_order(look.first) < id_order(last) else look.first
-            found: list[Part] = [
-                PendingPart(self._fetcher, HANDED_BACK, pending_of(look, HANDED_BACK), self._server_now),
-                EntryPart(self._fetcher, self._undelivered.number, last, (first, look.last)),
-                PendingPart(self._fetcher, LATER, pending_of(look, LATER), self._server_now, delayed=True),
+            found = [
+                Part(self._fetcher, pending_of(look, HANDED_BACK), HANDED_BACK),
+                Part(self._fetcher, self._undelivered.number, before=last, span=(first, look.last)),
+                Part(self._fetcher, pending_of(look, LATER), LATER),
             ]
             return [part for part in found if part.count]
+        if box in ASIDE:
+            return [Part(self._fetcher, look.aside[box].length or 0, box=box, retention=self._retention)]
         if box is not Box.CUR:
             return []
         holding = sorted(
@@ -607,23 +602,12 @@ class StreamReader:
             key=lambda one: (_RANKS.get(one.verdict, 3), -(one.state.idle or 0.0), one.state.name),
         )
         span = None if self._claims.oldest is None else (self._claims.oldest, look.group.last_delivered)
-        return [
-            PendingPart(self._fetcher, one.state.name, one.state.pending, self._server_now, judged=one, span=span)
-            for one in holding
-        ]
+        return [Part(self._fetcher, one.state.pending, one.state.name, judged=one, span=span) for one in holding]
 
     def _server_now(self) -> float:
         """The clock of the server, as far as it was heard: the time of a claim is told as its age."""
         look, last = self._look, self._last
         return self._clock() if look is None or last is None else self._clock() + look.now - last.taken_at
-
-    def _aside_rows(self, box: Box) -> Iterator[Sequence[Row]]:
-        rows: Sequence[Row] = ()
-        while box in ASIDE and self._look is not None:
-            rows = self._fetcher.aside(box, f"({rows[-1].name}" if rows else "-", self._retention)
-            yield rows
-            if len(rows) < PAGE:
-                return
 
     def read(self, key: Key, limit: int) -> Payload:
         box, id = _key(key)
@@ -668,7 +652,7 @@ class StreamReader:
             pid = None if judged is None else judged.owner.pid
             verdict = None if judged is None else judged.verdict
             return TrackedMessage(
-                id, Box.CUR, claimed_at=self._server_now() + claim.delivered / 1000, pid=pid, verdict=verdict, put_at=put_at
+                id, Box.CUR, claimed_at=claim.delivered / 1000, pid=pid, verdict=verdict, put_at=put_at
             )
         if id_order(id) > id_order(look.group.last_delivered) and self._fetcher.heads(id, id, 1):
             return TrackedMessage(id, Box.NEW, put_at=put_at)
@@ -688,7 +672,7 @@ class StreamReader:
             return Holders(escape(id), (), True, ("nobody holds it",))
         judged = self._judged[claim.consumer]
         how = f"holds the claim: {judged.evidence}"
-        holding = Holding(judged.owner.pid, claim.consumer, None, how, self._server_now() + claim.delivered / 1000)
+        holding = Holding(judged.owner.pid, claim.consumer, None, how, claim.delivered / 1000)
         return Holders(escape(id), (holding,), True, ("a server knows consumers by their names, not by processes",))
 
     def current_step(self) -> str:
@@ -719,7 +703,7 @@ def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[P
     terms = [(term, wanted) for term, wanted in words.terms if term.key in ("holder", "pid", "verdict")]
     found: list[tuple[bool, Part]] = []
     for part in parts:
-        if not isinstance(part, PendingPart) or part.judged is None:
+        if part.consumer is None or part.judged is None:
             found.append((False, part))
             continue
         facts = MessageFacts(claim_row(PendingEntry("0-0", part.consumer, round(now * 1000), 1), part.judged), now)
