@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from spooltop.model.vocabulary import Payload
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
-from spooltop.tui.draw.lists import columns_for, row_line
+from spooltop.tui.draw.lists import Moment, columns_for, row_line
 from spooltop.tui.draw.text import safe
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
 from tests.tui.test_sizes import KINDS, SIZE, filled
@@ -49,12 +49,12 @@ def payload_to_its_end(data: bytes) -> object:
 
 def message_name(data: bytes) -> object:
     row = replace(waiting(1), name=name_of(data), id=name_of(data))
-    return detail(row, None, WIDTH, HEIGHT // 2, now=NOW), row_line(row, columns_for(row.box, WIDTH), WIDTH, now=NOW)
+    return detail(row, None, WIDTH, HEIGHT // 2, now=NOW), row_line(row, columns_for(row.box, WIDTH), WIDTH, Moment(NOW))
 
 
 def source_name(data: bytes) -> object:
     row = replace(waiting(1), source=name_of(data))
-    return detail(row, None, WIDTH, HEIGHT // 2, now=NOW), row_line(row, columns_for(row.box, WIDTH), WIDTH, now=NOW)
+    return detail(row, None, WIDTH, HEIGHT // 2, now=NOW), row_line(row, columns_for(row.box, WIDTH), WIDTH, Moment(NOW))
 
 
 def cursor_name(data: bytes) -> object:

@@ -38,7 +38,7 @@ from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.header import header, notice_lines
-from spooltop.tui.draw.lists import columns_for, list_header, row_line
+from spooltop.tui.draw.lists import Moment, columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
@@ -90,7 +90,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     name, other = names[0], names[-1]
     for at, row in enumerate(rows):
         for box in (list(Box)[at % len(Box)], list(Box)[(at + 1) % len(Box)]):
-            yield row_line(row, columns_for(box, width), width, now=NOW, zone=ZONE)
+            yield row_line(row, columns_for(box, width), width, Moment(NOW, ZONE))
         payload = Payload(data, len(data) + 9, True, ((row.id, row.id),)) if at == 0 else None
         yield from detail(row, payload, width, 20, now=NOW, zone=ZONE)
     items = [Item(row, at, row.id) for at, row in enumerate(rows)]

@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Box
 
 from .header import FRESH, Freshness, Times, Zone, ago, freshness_line, when
 from .lists import Column, Moment, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, line_width, merge, plain, restyle, spread
+from .spans import BLANK, Lines, Span, Style, fitted, join, labelled, line_width, plain, restyle, spread, visible
 from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
@@ -50,8 +50,7 @@ def _used(one: ConsumerRow, words: Callable[[Usage], str]) -> str:
 
 
 def _failed(one: ConsumerRow, moment: Moment) -> Span:
-    failing = not one.gone and bool(one.rate.failed)
-    return Span("—" if one.gone else one.rate.words("failed"), Style.WARN if failing else Style.NORMAL)
+    return Span("—") if one.gone else Style.WARN(one.rate.words("failed"), one.rate.failed)
 
 
 def _cpu(usage: Usage) -> str:
@@ -111,26 +110,23 @@ def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort) -> tuple[ConsumerRow,
     the longest time. What is not known comes last either way."""
     found = sorted(consumers, key=lambda one: (one.claimed_at is None, one.claimed_at or 0.0, one.owner.pid or 0, one.key))
     value = _ORDERS.get(sort.column, _ORDERS["verdict"])
-    keyed = [(value(one), one) for one in found]
-    known = [pair for pair in keyed if pair[0] is not None]
-    known.sort(key=lambda pair: pair[0], reverse=sort.descending)  # type: ignore[arg-type, return-value]
-    return tuple(one for _, one in known) + tuple(one for value, one in keyed if value is None)
+    known = [one for one in found if value(one) is not None]
+    known.sort(key=value, reverse=sort.descending is not (sort.column in _TIMES))  # type: ignore[arg-type]
+    return (*known, *(one for one in found if value(one) is None))
 
 
 _ORDERS: Mapping[str, Callable[[ConsumerRow], float | str | None]] = {
     "verdict": lambda one: one.rank, "pid": lambda one: one.owner.pid, "command": lambda one: one.owner.called or None,
     "user": lambda one: one.owner.user, "host": lambda one: one.owner.host, "claims": lambda one: one.claims,
-    "since": lambda one: _negative(one.owner.start), "held": lambda one: _negative(one.claimed_at),
-    "last": lambda one: _negative(one.last_claim_at), "asked": lambda one: _negative(one.asked_at),
+    "since": lambda one: one.owner.start, "held": lambda one: one.claimed_at,
+    "last": lambda one: one.last_claim_at, "asked": lambda one: one.asked_at,
     "done": lambda one: one.rate.done, "failed": lambda one: one.rate.failed,
     "cpu": lambda one: one.usage.cpu if one.usage is not None else None,
     "memory": lambda one: one.usage.memory if one.usage is not None else None,
 }  # fmt: skip
-"""The value of each column to sort by; ages and times of starts by how long ago they are."""
-
-
-def _negative(at: float | None) -> float | None:
-    return None if at is None else -at
+"""The value of each column to sort by."""
+_TIMES = ("since", "held", "last", "asked")
+"""Columns that are sorted by how long ago their times are."""
 
 
 def consumer_header(
@@ -148,21 +144,19 @@ def consumer_header(
     """``Consumers 5 · 2 DEAD, first · sorted by verdict ↓ · rates over 1m``, and the titles of the columns."""
     right = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
     if found is None:
-        return [crop(spread((Style.TITLE(" Consumers …"),), right, width - 1), width), BLANK]
+        return [spread(join(Style.TITLE(" Consumers …")), right, width - 1), BLANK]
     count = len(found.consumers) + found.more
-    left = [Style.TITLE(f" Consumers {listed if filter else count:,}")]
+    left = join(Style.TITLE(f" Consumers {listed if filter else count:,}"))
     if filter:
-        left += [Span(f" of {count:,} match "), Style.KEY(shown(filter))]
+        left = join(left, f" of {count:,} match ", Style.KEY(shown(filter)))
     if dead := found.count("DEAD"):
-        left.append(Span(" · "))
-        left.append(Style.BAD(f"{dead:,} DEAD"))
+        left = join(left, " · ", Style.BAD(f"{dead:,} DEAD"))
     across = list_width(width)
     columns = fitting(columns_of(found), across, times=times)
-    left.append(Span(f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}"))
-    if found.window > 0 and found.measured:
-        left.append(Span(f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"))
-    head = crop(spread(merge(left), right, width - 1), width)
-    return [head, title_line(columns, across, sort=sort)]
+    over = f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"
+    rates = over if found.window > 0 and found.measured else ""
+    left = join(left, f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}", rates)
+    return [spread(left, right, width - 1), title_line(columns, across, sort=sort)]
 
 
 def list_width(width: int) -> int:
@@ -175,7 +169,6 @@ def consumer_lines(
     filter: str = "", times: Times = Times.AGE, zone: Zone = None,
 ) -> Lines:  # fmt: skip
     """The list with one chosen, and the facts about that one; at most ``height`` lines."""
-    now = snapshot.taken_at
     if found is None:
         return [plain("   …", width, Style.DIM)][:height]
     if not listed:
@@ -183,19 +176,19 @@ def consumer_lines(
         return [plain(f"   {part}", width, Style.DIM) for part in why][:height]
     one = listed[max(0, min(chosen, len(listed) - 1))]
     across = list_width(width)
+    moment = Moment(snapshot.taken_at, zone, times)
     if across < width:
-        rows = _rows(found, listed, across, height, now, chosen, times, zone)
-        facts = _facts(one, found, width - across - 1, height, now, zone)
-        return [_both(row, fact, across, width) for row, fact in zip_longest(rows, facts, fillvalue=BLANK)]
+        rows = _rows(found, listed, across, height, chosen, moment)
+        facts = _facts(one, found, width - across - 1, height, moment)
+        return [
+            fitted(width, row, " " * (across + 1 - line_width(row)) if fact else "", fact)
+            for row, fact in zip_longest(rows, facts, fillvalue=BLANK)
+        ]
     below = 0 if height < 8 else min(_DETAIL, max(5, height // 2))
-    rows = _rows(found, listed, width, height - below, now, chosen, times, zone)
+    rows = _rows(found, listed, width, height - below, chosen, moment)
     if not below:
         return rows
-    return [*rows, *[BLANK] * (height - below - len(rows)), *_facts(one, found, width, below, now, zone)]
-
-
-def _both(row: Line, fact: Line, at: int, width: int) -> Line:
-    return fitted(width, row, " " * (at + 1 - line_width(row)) if fact else "", fact)
+    return [*rows, *[BLANK] * (height - below - len(rows)), *_facts(one, found, width, below, moment)]
 
 
 def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
@@ -218,41 +211,36 @@ def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
 
 
 def _rows(
-    found: ConsumerList, listed: tuple[ConsumerRow, ...], width: int, height: int, now: float, chosen: int, times: Times,
-    zone: Zone,
+    found: ConsumerList, listed: tuple[ConsumerRow, ...], width: int, height: int, chosen: int, moment: Moment
 ) -> Lines:  # fmt: skip
-    columns = fitting(columns_of(found), width, times=times)
+    columns = fitting(columns_of(found), width, times=moment.times)
     more = [f"{found.more:,} more are not listed"] if found.more else []
     more += [f"{nameless_words(found)}; 3 lists all claims"] if found.nameless else []
     more += [shown(found.error)] if found.error else []
     tail = [plain(f"   {one}", width, Style.DIM) for one in more][: max(0, height - 1)]
     room = max(1, height - len(tail))
-    top = max(0, min(chosen - room // 2, len(listed) - room))
     lines = []
-    for at, one in enumerate(listed[top : top + room], top):
-        line = row_line(one, columns, width, now=now, selected=at == chosen, zone=zone, times=times)
-        lines.append(restyle(line, Style.DIM) if one.exited and at != chosen else line)
+    for at in visible(len(listed), room, chosen, room // 2):
+        line = row_line(listed[at], columns, width, moment, selected=at == chosen)
+        lines.append(restyle(line, Style.DIM) if listed[at].exited and at != chosen else line)
     return [*lines, *tail]
 
 
-def _facts(
-    one: ConsumerRow, found: ConsumerList, width: int, height: int, now: float, zone: Zone
-) -> Lines:  # fmt: skip
+def _facts(one: ConsumerRow, found: ConsumerList, width: int, height: int, moment: Moment) -> Lines:
     """A rule with the name, then what is known, the most important first."""
-    owner, usage = one.owner, one.usage
+    now, style = moment.now, _STYLES.get(one.word, Style.NORMAL)
     name = clip(consumer_name(one), max(4, width - 16))
     fill = "─" * max(0, width - 6 - len(name) - len(one.word) - 2)
     rule = join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill} "))
-    lines = [fitted(width, rule, Span(one.word, _STYLES.get(one.word, Style.NORMAL)), Style.RULE(" ─"))]
+    lines = [fitted(width, rule, style(one.word), Style.RULE(" ─"))]
 
     def fact(label: str, text: str, style: Style = Style.NORMAL, most: int = 20) -> None:
         lines.extend(labelled(Style.DIM(f" {label:<{_LABEL}}"), text, width, style, most=most))
 
-    fact("verdict", shown(one.evidence) or one.word, _STYLES.get(one.word, Style.NORMAL))
-    fact("holds", _holds(one, now, zone), Style.NORMAL)
-    fact("process", _process(one, now, zone))
-    command = (usage.command if usage is not None else "") or owner.command
-    if command:
+    fact("verdict", shown(one.evidence) or one.word, style)
+    fact("holds", _holds(one, now))
+    fact("process", _process(one, moment))
+    if command := (one.usage.command if one.usage is not None else "") or one.owner.command:
         fact("command", safe(command), most=max(2, height // 3))
     if not one.gone and found.measured:
         fact("rates", _rates(one, found))
@@ -266,23 +254,21 @@ def _facts(
     return lines[:height]
 
 
-def _holds(one: ConsumerRow, now: float, zone: Zone) -> str:
+def _holds(one: ConsumerRow, now: float) -> str:
     last = "" if one.last_claim_at is None else f" · last claim {ago(one.last_claim_at, now)} ago"
     if not one.claims:
         return f"no claim{last}"
     held = (units.at_most if one.claimed_is_bound else units.age)(one.held(now))
-    if one.claims == 1:
-        return f"1 claim, for {held}{last}"
-    return f"{one.claims:,} claims, the oldest for {held}{last}"
+    return f"{'1 claim, for' if one.claims == 1 else f'{one.claims:,} claims, the oldest for'} {held}{last}"
 
 
-def _process(one: ConsumerRow, now: float, zone: Zone) -> str:
+def _process(one: ConsumerRow, moment: Moment) -> str:
     owner, usage = one.owner, one.usage
     words = [f"pid {owner.pid}" if owner.pid is not None else safe(owner.name or "pid not known")]
     words[0] += f" of {safe(owner.user)}" if owner.user else ""
     words[0] += f" on {safe(owner.host)}" if owner.host else ""
     if owner.start is not None:
-        words.append(f"started {when(owner.start, zone)}, {ago(owner.start, now)} ago")
+        words.append(f"started {when(owner.start, moment.zone)}, {ago(owner.start, moment.now)} ago")
     if usage is not None:
         cpu = "" if usage.cpu is None else f"cpu {round(100 * usage.cpu)}%, "
         words.append(f"{cpu}memory {units.size(usage.memory)}")

@@ -83,25 +83,28 @@ def _rule(row: Row, payload: Payload | None, width: int) -> Line:
 
 def fact_line(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
     """A fact on one line, with its label in a column of its own."""
-    return fitted(width, Style.DIM(f" {label[:_LABEL - 1]:<{_LABEL}}"), Span(text, style))
+    return fitted(width, _label(label), style(text))
 
 
-def fact(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Lines:
-    """The same over as many lines as it needs."""
-    return labelled(Style.DIM(f" {label[:_LABEL - 1]:<{_LABEL}}"), text, width, style)
+def _label(label: str) -> Span:
+    return Style.DIM(f" {label[: _LABEL - 1]:<{_LABEL}}")
 
 
 def _facts(
     row: Row, payload: Payload | None, width: int, now: float, zone: Zone, worked: Percentiles | None
 ) -> Lines:
     lines: Lines = []
+
+    def fact(label: str, text: str, style: Style = Style.NORMAL) -> None:
+        lines.extend(labelled(_label(label), text, width, style))
+
     facts = dict(payload.facts) if payload is not None else {}
     put = facts.get("enqueued")
     if put is not None:
         whole = _once(shown(put))
         parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
         for i, part in enumerate(parts):
-            lines += fact("" if i else "enqueued", part, width)
+            fact("" if i else "enqueued", part)
         history = f"{units.age(row.age(now))} since put"
     else:
         known = row.enqueued_at is not None
@@ -118,29 +121,28 @@ def _facts(
         history += f" · attempts: {row.attempt}"
     if row.box is Box.CUR and worked is not None and worked.p99 is not None:
         history += f" · others {units.duration(worked.p99)} (p99 of {worked.samples:,})"
-    lines += fact("age" if put else "enqueued", history, width)
+    fact("age" if put else "enqueued", history)
     if row.not_before is not None and row.not_before > now:
-        lines += fact("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more", width)
+        fact("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more")
     if row.verdict is not None:
-        style = Style.BAD if row.verdict is Verdict.DEAD else Style.NORMAL
-        word = row.verdict.value.upper() if row.verdict is Verdict.DEAD else row.verdict.value
+        word, style = (row.verdict.upper(), Style.BAD) if row.verdict is Verdict.DEAD else (row.verdict.value, Style.NORMAL)
         why = _why(row, facts)
         stop = ", " if ": " in why else ": "
-        lines += fact("verdict", f"{word}{stop}{why}" if why else word, width, style)
+        fact("verdict", f"{word}{stop}{why}" if why else word, style)
     if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
         pid = "" if row.owner.name is None or row.owner.pid is None else f" · pid {row.owner.pid}"
-        lines += fact("owner", f"{owner_text(row.owner)}{pid}{host}{user}", width)
+        fact("owner", f"{owner_text(row.owner)}{pid}{host}{user}")
     if row.expires_at is not None:
-        lines += fact("kept", kept_words(row, now), width, Style.WARN if row.expired(now) else Style.NORMAL)
+        fact("kept", kept_words(row, now), Style.WARN if row.expired(now) else Style.NORMAL)
     if row.reason and "set aside" not in facts:
-        lines += fact("reason", shown(row.reason), width)
+        fact("reason", shown(row.reason))
     if row.note:
-        lines += fact("note", shown(row.note), width, Style.WARN)
+        fact("note", shown(row.note), Style.WARN)
     for label, text in payload.facts if payload is not None else ():
         if label not in _DRAWN and text != row.evidence:
-            lines += fact(_SHORT.get(label, shown(label)), shown(text), width)
+            fact(_SHORT.get(label, shown(label)), shown(text))
     return lines
 
 
@@ -167,15 +169,15 @@ class PayloadLines:
     """The lines of a payload: non-text is escaped, long lines are broken. Only as much is drawn as is asked for; a last line says
     where the payload is incomplete. ``note``: a single line that says why there is nothing to read."""
 
-    def __init__(self, payload: Payload, width: int) -> None:
-        self.note = False
+    def __init__(self, payload: Payload, width: int, note: Line = BLANK) -> None:
+        self.note = note
         self.drawn = 0
         """Bytes that were drawn so far."""
         self._payload = payload
         self._width = width
-        self._lines: Lines = []
+        self._lines = [note] if note else []
         self._next = safe_pieces(payload.data, max(2, width - 2))
-        self._ended = False
+        self._ended = bool(note)
 
     def lines(self, count: int) -> Lines:
         """The first ``count`` lines."""
@@ -210,22 +212,16 @@ class PayloadLines:
             self._lines.append(plain(words, self._width, Style.DIM))
 
 
-class _Note(PayloadLines):
-    def __init__(self, line: Line) -> None:
-        super().__init__(_NOTHING, 2)
-        self.note = self._ended = True
-        self._lines = [line]
-
-
 _NOTHING = Payload(b"", 0, False)
 
 
 def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
+    if payload is not None and payload.size and not error:
+        return _drawn(payload, width)
+    words, style = ("being read…", Style.DIM) if payload is None else ("empty", Style.NORMAL)
     if error:
-        return _Note(fact_line("payload", shown(error), width, Style.WARN))
-    if payload is None:
-        return _Note(fact_line("payload", "being read…", width, Style.DIM))
-    return _drawn(payload, width) if payload.size else _Note(fact_line("payload", "empty", width))
+        words, style = shown(error), Style.WARN
+    return PayloadLines(_NOTHING, width, fact_line("payload", words, width, style))
 
 
 @lru_cache(maxsize=2)

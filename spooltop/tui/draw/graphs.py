@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.snapshot import Ages, Snapshot
 from spooltop.model.vocabulary import Box
 
-from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, crop, fitted, merge, plain
+from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, fitted, join, merge, plain, restyle
 from .text import clip, pad, pad_left, safe, text_width
 
 _LABEL, _SCALE = 7, 7
 """Cells at the left of the columns: the name of the figure, and the values at its upper and its lower edge."""
 _MOST_ROWS = 6
+_CHART, _HIGHEST = 6, 16
+"""Lines of the chart of the depth, at least and at most."""
 
 
-def columns_of(values: Sequence[float | None], top: float, rows: int, wide: int) -> list[str]:
-    """The lines of a graph from 0 to ``top``, the highest first: ``wide`` cells for each value, in eighths of a line. What is
-    more than 0 is seen; ``·`` at the bottom marks what was not watched."""
-    return ["".join(_cell(value, top, row, rows) * wide for value in values) for row in range(rows, 0, -1)]
+def _graph(values: Sequence[float | None], top: float, rows: int, wide: int, scale: str) -> Iterator[tuple[str, str]]:
+    """The lines of a graph from 0 to ``top``, the highest first, each after the value at its edge: ``wide`` cells for each value,
+    in eighths of a line. What is more than 0 is seen; ``·`` at the bottom marks what was not watched."""
+    for row in range(rows, 0, -1):
+        edge = scale if row == rows else "0" if row == 1 else ""
+        yield edge, "".join(_cell(value, top, row, rows) * wide for value in values)
+
+
+def _axis(snapshot: Snapshot, cells: int, wide: int) -> str:
+    """The times below a graph of so many values, each ``wide`` cells."""
+    past = f"{units.duration(snapshot.cell * cells)} ago"
+    return f"{past:<{wide * cells - 3}}now"
 
 
 def _cell(value: float | None, top: float, row: int, rows: int) -> str:
@@ -58,18 +68,29 @@ def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
     wide = max(1, min(5, (width - _LABEL - _SCALE - 2) // cells))
     lines: Lines = []
     for name, values, top, scale in figures:
-        for at, text in enumerate(columns_of(values, top, high, wide)):
-            edge = (scale if top else "") if at == 0 else "0" if at == high - 1 else ""
-            label = Span(f" {pad(name if at == 0 else '', _LABEL)}")
-            lines.append(crop((label, Style.DIM(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)), width))
-    ago = f"{units.duration(snapshot.cell * cells)} ago"
-    axis = f"{ago:<{wide * cells - 3}}now"
-    lines.append(fitted(width, " " * (_LABEL + _SCALE + 2), Style.DIM(axis)))
-    return lines
+        for at, (edge, text) in enumerate(_graph(values, top, high, wide, scale if top else "")):
+            label = "" if at else name
+            lines.append(fitted(width, f" {pad(label, _LABEL)}", Style.DIM(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)))
+    return [*lines, fitted(width, " " * (_LABEL + _SCALE + 2), Style.DIM(_axis(snapshot, cells, wide)))]
 
 
 def _highest(values: Sequence[float | None]) -> float:
     return max((value for value in values if value is not None), default=0.0)
+
+
+def depth_chart(snapshot: Snapshot, width: int, height: int) -> Lines:
+    """The depth of ``new`` as a graph that begins at 0; empty where ``height`` is too small."""
+    values = snapshot.history.get(Box.NEW, ())
+    if not values or height < _CHART + 2:
+        return []
+    wide = max(1, min(4, (width - 14) // len(values)))
+    top = _highest(values)
+    graph = _graph(values, top, min(_HIGHEST, height - 2), wide, f"{top:,.0f}")
+    return [
+        join(Style.TITLE(" depth of new"), Style.DIM(" · "), *flow_note(snapshot)),
+        *(fitted(width, Style.DIM(f" {pad_left(edge, 10)} "), Style.BAR(text)) for edge, text in graph),
+        plain(" " * 12 + _axis(snapshot, len(values), wide), width, Style.DIM),
+    ]
 
 
 def _count(depth: float) -> str:
@@ -91,22 +112,19 @@ def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -
     ages = snapshot.observation.ages
     if ages is None:
         return []
-    lines: Lines = []
-    if ages.of:
-        whole = ages.looked_at >= ages.of
-        names = ["source", "all", *_classes(ages.bounds)]
-        lines += _bars(ages.counts, width)
-        lines.append(plain(_words(names, width), width, Style.DIM))
-        scale = 1.0 if whole else ages.of / ages.looked_at
-        lines.append(_row("all", [f"{ages.of:,}", *_figures(ages.counts, scale)], width))
-        fits = _SOURCES if ages.sources <= _SOURCES else _SOURCES - 1
-        for one in ages.by_source[:fits]:
-            name = "unknown" if one.source is None else clip(safe(one.source), _SOURCE - 1)
-            lines.append(_row(name, _figures((one.total, *one.counts), scale), width))
-        if ages.sources > fits:
-            lines.append(plain(f"   {ages.sources - fits:,} more sources", width, Style.DIM))
-    else:
-        lines.append(plain("   nothing waits", width, Style.DIM))
+    if not ages.of:
+        return [plain("   nothing waits", width, Style.DIM)]
+    lines = [
+        *_bars(ages.counts, width),
+        restyle(_row("source", ["all", *_classes(ages.bounds)], width), Style.DIM),
+        _row("all", [f"{ages.of:,}", *_figures(ages, ages.counts)], width),
+    ]
+    fits = _SOURCES if ages.sources <= _SOURCES else _SOURCES - 1
+    for one in ages.by_source[:fits]:
+        name = "unknown" if one.source is None else clip(safe(one.source), _SOURCE - 1)
+        lines.append(_row(name, _figures(ages, (one.total, *one.counts)), width))
+    if ages.sources > fits:
+        lines.append(plain(f"   {ages.sources - fits:,} more sources", width, Style.DIM))
     return lines[:rows]
 
 
@@ -136,25 +154,18 @@ def _cells(width: int) -> tuple[int, int]:
     return _TOTAL, max(7, min(_CELL, (width - 1 - _SOURCE - _TOTAL) // 6))
 
 
-def _words(words: Sequence[str], width: int) -> str:
-    total, cell = _cells(width)
-    return f" {pad(words[0], _SOURCE)}{pad_left(words[1], total)}" + "".join(pad_left(word, cell) for word in words[2:])
-
-
 def _row(name: str, figures: Sequence[str], width: int) -> Line:
     """A line of the table. Zeros are dim, so that the other figures stand out."""
     total, cell = _cells(width)
-    spans = [Span(f" {pad(name, _SOURCE)}")]
-    for i, figure in enumerate(figures):
-        spans.append(Span(pad_left(figure, cell if i else total), Style.DIM if figure in ("0", "~0") else Style.NORMAL))
-    return crop(spans, width)
+    cells = (Style.DIM(pad_left(figure, cell if i else total), figure in ("0", "~0")) for i, figure in enumerate(figures))
+    return fitted(width, f" {pad(name, _SOURCE)}", *cells)
 
 
-def _figures(counts: Sequence[int], scale: float) -> list[str]:
-    """Scaled figures are rounded to two significant digits."""
-    if scale == 1.0:
+def _figures(ages: Ages, counts: Sequence[int]) -> list[str]:
+    """The counts; of a sample scaled up and rounded to two significant digits."""
+    if ages.looked_at >= ages.of:
         return [f"{n:,}" for n in counts]
-    about = [float(f"{n * scale:.2g}") for n in counts]
+    about = [float(f"{n * ages.of / ages.looked_at:.2g}") for n in counts]
     return [f"~{n / 1e6:,.1f}M" if n >= 1e6 else f"~{n:,.0f}" for n in about]
 
 
@@ -164,12 +175,9 @@ def _bars(counts: Sequence[int], width: int) -> Lines:
     top = max(counts, default=0)
     lines: Lines = []
     for row in range(_BARS, 0, -1):
-        spans = [Span(" " * (1 + _SOURCE + total))]
-        for n in counts:
-            eighths = max(round(n / top * _BARS * 8), 1) - (row - 1) * 8 if n and top else 0
-            char = " " if eighths <= 0 else BARS[min(eighths, 8) - 1]
-            spans += [Span("  "), Span(char * (cell - 2), Style.BAR if char != " " else Style.NORMAL)]
-        lines.append(crop(spans, width))
+        chars = [_cell(n, top, row, _BARS) if n else " " for n in counts]
+        bars = (join("  ", Style.BAR(char * (cell - 2), char != " ")) for char in chars)
+        lines.append(fitted(width, " " * (1 + _SOURCE + total), *bars))
     return lines
 
 
@@ -178,8 +186,7 @@ def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> Lines:
     ages = snapshot.observation.ages
     if ages is None:
         return []
-    scale = 1.0 if ages.looked_at >= ages.of else ages.of / ages.looked_at
-    return age_bars(ages.bounds, _figures(ages.counts, scale), ages.counts, width)[:rows]
+    return age_bars(ages.bounds, _figures(ages, ages.counts), ages.counts, width)[:rows]
 
 
 def age_bars(
@@ -191,8 +198,7 @@ def age_bars(
     top, room = max(counts, default=0), max(1, width - _CLASS - cells - 3 - behind)
     lines: Lines = []
     for at, (name, figure, n) in enumerate(zip(_classes(bounds), figures, counts, strict=True)):
-        style = Style.NORMAL if n else Style.DIM
+        label = Style.DIM(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", not n)
         bar = Style.BAR("█" * max(1, round(n / top * room)) if n else "")
-        note = notes[at] if notes else Span("")
-        lines.append(crop((Span(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", style), bar, note), width))
+        lines.append(fitted(width, label, bar, *notes[at : at + 1]))
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from enum import StrEnum
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Snapshot, capacity_words
 from spooltop.model.vocabulary import Action
 
-from .spans import Line, Lines, Span, Style, crop, join, line_width, plain, restyle, spread
+from .spans import Line, Lines, Span, Style, crop, first_fit, join, line_width, plain, restyle, spread
 from .text import clip, clip_left, safe, shown, text_width, wrap
 
 # Says how fresh the screen is, in the words of the header.
@@ -58,9 +59,9 @@ def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
     return found.frozen_at is not None or found.stale_for is not None
 
 
-def stale_line(freshness: Freshness) -> Line:
+def stale_line(freshness: Freshness, look: str = "a look") -> Line:
     """``STALE 41s: readdir of new does not answer``."""
-    why = shown(freshness.stale_why) or "a look has not finished"
+    why = shown(freshness.stale_why) or f"{look} has not finished"
     return (Style.BAD(f"STALE {units.span(freshness.stale_for)}"), Span(f": {why}"))
 
 
@@ -82,13 +83,10 @@ def freshness_line(
     """
     freshness = freshness_of(snapshot, freshness)
     if snapshot is None:
-        if freshness.stale_for is not None:
-            why = shown(freshness.stale_why) or "the first look has not finished"
-            return (Style.BAD(f"STALE {units.span(freshness.stale_for)}"), Span(f": {why}"))
-        return (Span("looking…"),)
+        return join("looking…") if freshness.stale_for is None else stale_line(freshness, "the first look")
     as_of = f"{'' if short else 'as of '}{when(snapshot.observation.as_of, zone, offset=offset)}"
     if freshness.stale_for is not None:
-        return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
+        return join(stale_line(freshness)[: 1 if short else 2], f" · {as_of}")
     if freshness.frozen_at is not None:
         return join(Style.WARN("FROZEN"), f"{'' if short else ', Z unfreezes'} · {as_of}")
     watch = snapshot.observation.watch
@@ -142,16 +140,19 @@ def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshn
     title = Style.TITLE(" spooltop ")
     path = safe(target)
     # shown nowhere else: it has to fit
-    least: Line = (Span(" · "), Style.WARN("READ-ONLY")) if snapshot is not None and is_mail(snapshot) else ()
-    most = least or (join(f" · watched for {units.span(snapshot.watched_for)}") if snapshot is not None else ())
+    least = most = join()
+    if snapshot is not None:
+        least = join(" · ", Style.WARN("READ-ONLY")) if is_mail(snapshot) else least
+        most = least or join(f" · watched for {units.span(snapshot.watched_for)}")
     room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
     paused, briefly = _paused(snapshot)
+    fresh = partial(freshness_line, snapshot, freshness=freshness, zone=zone)
     freshness_lines = [
-        join(paused, freshness_line(snapshot, freshness=freshness, zone=zone), most),
-        join(paused, freshness_line(snapshot, freshness=freshness, zone=zone), least),
-        join(paused, freshness_line(snapshot, freshness=freshness, zone=zone, offset=False), least),
-        join(briefly, freshness_line(snapshot, freshness=freshness, zone=zone, offset=False), least),
-        join(briefly, freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False), least),
+        join(paused, fresh(), most),
+        join(paused, fresh(), least),
+        join(paused, fresh(offset=False), least),
+        join(briefly, fresh(offset=False), least),
+        join(briefly, fresh(short=True, offset=False), least),
     ]
     if least and line_width(freshness_lines[-1]) > room - 8:
         freshness_lines.append(least[1:])
@@ -163,7 +164,7 @@ def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshn
     fit_cut = [one for one in freshness_lines[1:] if line_width(one) + cut <= room]
     right = [*fit_whole, *fit_cut, freshness_lines[-1]][0]
     left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
-    return crop(spread(left, right, max(0, width - 1)), width)
+    return spread(left, right, width - 1)
 
 
 def _paused(snapshot: Snapshot | None) -> tuple[Line, Line]:
@@ -172,8 +173,7 @@ def _paused(snapshot: Snapshot | None) -> tuple[Line, Line]:
         return (), ()
     by = "" if pause.by is None else f" by {clip(safe(pause.by), _WHO)}"
     length = ago(pause.at, snapshot.taken_at)
-    words = (f"PAUSED{by} for {length}", f"PAUSED {length}")
-    return join(Style.WARN(words[0]), " · "), join(Style.WARN(words[1]), " · ")
+    return join(Style.WARN(f"PAUSED{by} for {length}"), " · "), join(Style.WARN(f"PAUSED {length}"), " · ")
 
 
 def disk_line(snapshot: Snapshot | None, width: int) -> Line:
@@ -184,18 +184,18 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     capacities = observation.capacities
     full = any(one.free == 0 for one in capacities)
     words = [safe(one) for one in capacity_words(capacities, observation.disk)]
-    most = [", ".join(words), words[0] if words and (not full or capacities[0].free == 0) else ", ".join(words)]
+    brief = words[:1] if not full or capacities[0].free == 0 else words
     who = "read-only" if is_mail(snapshot) else observation.who.words
     if not who:
         why = observation.capabilities.why_not(Action.REQUEUE)
         who = "read-write" if observation.capabilities.change else f"read-only{f': {why}' if why else ''}"
-    variants = [
+    variants = (
         join(
             " ",
-            Span(one, Style.BAD if full else Style.NORMAL),
+            Style.BAD(", ".join(some), full),
             Style.BAD(", mounted read-only" if any(one.readonly for one in capacities) else ""),
-            f"{' · ' if one else ''}you are {safe(observation.who.user)}, {shown(who)}",
+            f"{' · ' if some else ''}you are {safe(observation.who.user)}, {shown(who)}",
         )
-        for one in most
-    ]
-    return crop(next((line for line in variants if line_width(line) < width), variants[-1]), width)
+        for some in (words, brief)
+    )
+    return crop(first_fit(width - 1, *variants), width)

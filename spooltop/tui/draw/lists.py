@@ -316,18 +316,15 @@ def row_line(
     row: object,
     columns: Sequence[Column],
     width: int,
+    moment: Moment,
     *,
-    now: float,
     marked: bool = False,
     selected: bool = False,
-    zone: Zone = None,
-    times: Times = Times.AGE,
     ends: Ends = ALONE,
     texts: Sequence[str] = (),
 ) -> Line:
     """A row of the list, drawn by its ``columns``; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all
     rows share; ``texts`` are pointed out in the columns that a filter looks at."""
-    moment = Moment(now, zone, times)
     parts: list[Span] = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
     for i, column in enumerate(columns):
         value = column.value(row, moment)
@@ -336,10 +333,7 @@ def row_line(
         parts += point_out((fitted,), texts) if column.key in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
-    line = crop(parts, width)
-    if selected:
-        line = select(line, width)
-    return line
+    return select(parts, width) if selected else crop(parts, width)
 
 
 FILTERED = frozenset({"source", "owner", "evidence", "state", "reason", "message", "file"})

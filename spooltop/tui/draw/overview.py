@@ -15,12 +15,12 @@ from ..event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, percentile_line, suppressed_line
 from .cursors import cursor_glance
 from .frame import Section, frame
-from .graphs import HISTOGRAM_LINES, age_histogram, flow_graphs, flow_note, histogram_note
+from .graphs import depth_chart
 from .header import FRESH, Freshness, Zone, is_mail
 from .locks import lock_lines
-from .panels import depth_chart, happened_lines, ranked_rows, side_claims
+from .panels import ages_section, flow_section, happened_lines, ranked_rows, side_claims
 from .problems import problem_block, problem_keys, problem_title, top_problems
-from .spans import BLANK, Lines, Style, crop, fitted, merge, paragraph, restyle
+from .spans import BLANK, Lines, Style, crop, fitted, join, paragraph, restyle
 from .text import safe, shown
 
 _MANY = 1000
@@ -38,7 +38,7 @@ def overview_panels(
 ) -> Lines:  # fmt: skip
     """Exactly ``height`` lines. ``events`` are newest first. ``stale`` dims all but the problems."""
     rows = problem_rows + 1
-    hint = merge((Style.DIM(problem_keys(snapshot)),))
+    hint = join(Style.DIM(problem_keys(snapshot)))
     problems = Section(problem_title(snapshot), partial(problem_block, snapshot, chosen=chosen), rows, rows, note=hint)
     two_columns = width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH
     panels = _sections(snapshot, events, zone, 17 if two_columns else 9, 8 if two_columns else 6)
@@ -77,8 +77,7 @@ def _sections(
         rows = 8 + bool(observation.suppressed)
         panels["boxes"] = Section("boxes", boxes, rows, rows)
     if Box.NEW in observation.boxes:
-        note = flow_note(snapshot)
-        panels["flow"] = Section("depth and flow", partial(flow_graphs, snapshot), 5, flow_most, note=note)
+        panels["flow"] = flow_section(snapshot, 5, flow_most)
     if snapshot.cursors:
         panels["cursors"] = Section("cursors", partial(cursor_glance, snapshot), 5, 8, "5")
     if observation.locks:
@@ -90,8 +89,7 @@ def _sections(
         tmp = partial(ranked_rows, snapshot, Box.TMP, zone=zone)
         panels["tmp"] = Section("tmp, abandoned ones first", tmp, 3, 6, "4", last=True)
     if observation.ages is not None:
-        ages, rows, note = partial(age_histogram, snapshot), HISTOGRAM_LINES, histogram_note(snapshot)
-        panels["ages"] = Section("new by age and source", ages, rows, rows, "2", note, last=True)
+        panels["ages"] = ages_section(snapshot, "2", last=True)
     return panels
 
 

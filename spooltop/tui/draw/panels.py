@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -15,11 +15,11 @@ from ..event_log import LoggedEvent
 from .cursors import written
 from .detail import detail, fact_line
 from .frame import Section, frame
-from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, columns_of, flow_graphs, flow_note, histogram_note, new_age_bars
+from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, flow_graphs, flow_note, histogram_note, new_age_bars
 from .header import Zone, ago, when
-from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
+from .lists import Moment, columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
-from .spans import BLANK, Line, Lines, Span, Style, fitted, join, merge, plain
+from .spans import BLANK, Line, Lines, Style, fitted, join, plain
 from .text import clip_left, pad, pad_left, safe, shown
 
 # Draws what happened, newest first: problems that began and ended, operations, reverted cursors, consumers that exited.
@@ -32,7 +32,7 @@ def happened_lines(
     snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, rows: int, *, zone: Zone = None
 ) -> Lines:
     """At most ``rows`` lines. ``events`` are newest first."""
-    found = [(event.at, _event(event)) for event in events[:rows]] + _reverts(snapshot)[:rows]
+    found = [*((event.at, _event(event)) for event in events[:rows]), *_reverts(snapshot)]
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
         return [plain(f" nothing since watching began {units.span(snapshot.watched_for)} ago", width, Style.DIM)][:rows]
@@ -44,30 +44,26 @@ def _event(event: LoggedEvent) -> Line:
     return join(sign, f" {shown(event.words)}")
 
 
-def _reverts(snapshot: Snapshot) -> list[tuple[float, Line]]:
-    """The lost updates in the histories of the cursors, newest first."""
-    found: list[tuple[float, Line]] = []
+def _reverts(snapshot: Snapshot) -> Iterator[tuple[float, Line]]:
+    """The lost updates in the histories of the cursors."""
     for cursor in snapshot.cursors:
         for write, before in pairwise(cursor.history):
             if write.lost:
                 values = f"{clip_left(written(before), _VALUE)} → {clip_left(written(write), _VALUE)}"
                 others = f", as {', '.join(map(safe, write.also_changed))} wrote" if write.also_changed else ""
-                found.append((write.at, join(_REVERTED, f" {safe(cursor.source)} reverted {values}{others}")))
-    found.sort(key=lambda one: one[0], reverse=True)
-    return found
+                yield write.at, join(Style.BAD("↓"), f" {safe(cursor.source)} reverted {values}{others}")
 
 
-_REVERTED = Style.BAD("↓")
+# Draws the most important messages of a box, for windows with room for them.
 
-
-# Draws the most important messages of a box, and the depth of ``new`` as a graph, for windows with room for them.
-
-_CLAIMS, _CHART = 8, 6
-"""Rows of the claims, and of the graph at least."""
-_HIGHEST = 16
-"""Maximum height of the graph in lines."""
-RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITING: 2, Verdict.ALIVE: 2}
+_CLAIMS = 8
+"""Rows of the claims."""
+_RANKS: Mapping[Verdict | None, int] = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.WRITING: 2, Verdict.ALIVE: 2}
 """The order of verdicts where the ones with problems come first."""
+
+
+def _rank(row: Row) -> int:
+    return _RANKS.get(row.verdict, 1)  # unknown, or not judged
 
 
 def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zone = None) -> Lines:
@@ -77,13 +73,12 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zo
     if not found:
         return [plain("   none" if state.count == 0 else "   not judged", width, Style.DIM)]
     columns = columns_for(box, width)
-    ranked = sorted(found, key=lambda row: (RANK.get(row.verdict, 1) if row.verdict else 1, row.in_box_since or 0.0))
+    ranked = sorted(found, key=lambda row: (_rank(row), row.in_box_since or 0.0))
     count = max(state.count or 0, len(found))
     fits = rows - 1 if count <= rows - 1 else rows - 2
     lines = [title_line(columns, width, sort=Sort(""))]
-    lines += [row_line(row, columns, width, now=snapshot.taken_at, zone=zone) for row in ranked[: max(0, fits)]]
-    more = count - min(fits, len(found))
-    if more > 0:
+    lines += [row_line(row, columns, width, Moment(snapshot.taken_at, zone)) for row in ranked[: max(0, fits)]]
+    if (more := count - min(fits, len(found))) > 0:
         lines.append(plain(f"   {units.count(more, complete=state.complete)} more", width, Style.DIM))
     return lines[:rows]
 
@@ -96,26 +91,6 @@ def side_claims(snapshot: Snapshot, width: int, height: int, *, zone: Zone = Non
     title = join(Style.TITLE(" claims, dead ones first"), Style.DIM(" · "), Style.KEY("3"), " shows all")
     lines = [title, *ranked_rows(snapshot, Box.CUR, width, rows, zone=zone)]
     return lines + [BLANK] * (rows + 2 - len(lines))
-
-
-def depth_chart(snapshot: Snapshot, width: int, height: int) -> Lines:
-    """The depth of ``new`` as a graph that begins at 0; empty where ``height`` is too small."""
-    values = list(snapshot.history.get(Box.NEW, ()))
-    if not values or height < _CHART + 2:
-        return []
-    high = min(_HIGHEST, height - 2)
-    wide = max(1, min(4, (width - 14) // len(values)))
-    top = max((value for value in values if value is not None), default=0.0)
-    over = units.duration(snapshot.cell * len(values))
-    lines: Lines = [
-        join(Style.TITLE(" depth of new"), Style.DIM(f" · {over}, a cell is {units.duration(snapshot.cell)}"))
-    ]
-    for at, cells in enumerate(columns_of(values, top, high, wide)):
-        label = f"{top:,.0f}" if at == 0 else "0" if at == high - 1 else ""
-        lines.append(fitted(width, Style.DIM(f" {pad_left(label, 10)} "), Style.BAR(cells)))
-    scale = f"{over} ago".ljust(wide * len(values) - 3) + "now"
-    lines.append(plain(f"{' ' * 12}{scale}", width, Style.DIM))
-    return lines
 
 
 LISTS_WIDE = 120
@@ -149,26 +124,25 @@ def beside_list(
     zone: Zone = None, error: str = "", roomy: bool = False,
 ) -> Lines:  # fmt: skip
     """The row under the cursor and, for a claim, its holder; in New how long messages wait, or how they flow if ``roomy``."""
-    now = snapshot.taken_at
-    worked = snapshot.rates.worked
+    draw = partial(
+        detail, row, payload, now=snapshot.taken_at, zone=zone, error=error, worked=snapshot.rates.worked
+    )  # fmt: skip
     if height < _BESIDE_HIGH:
-        return detail(row, payload, width, height, now=now, zone=zone, error=error, worked=worked)
+        return draw(width, height)
     inside = width - 2
-
-    def message(width: int, rows: int) -> Sequence[Line]:
-        return detail(row, payload, width, rows + 1, now=now, zone=zone, error=error, worked=worked)[1:]
-
     size = payload.size if payload is not None else row.size if row is not None else None
     note = "" if row is None else f"{units.size(size)}{f' {safe(row.source)}' if row.source else ''}"
     title = "no message" if row is None else clip_left(safe(row.id), max(8, inside - len(note) - 8))
-    sections = [Section(title, message, 8, _MANY, note=merge((Style.DIM(note),)))]
+    sections = [Section(title, lambda width, rows: draw(width, rows + 1)[1:], 8, _MANY, note=join(Style.DIM(note)))]
     if box is Box.CUR:
         sections.append(Section("its holder", partial(_holder, row, snapshot, zone=zone), 6, 9, last=True))
     elif box is Box.NEW and roomy:
-        sections.append(Section("depth and flow", partial(flow_graphs, snapshot), 9, 13, note=flow_note(snapshot), last=True))
+        sections.append(flow_section(snapshot, 9, 13, last=True))
     elif box is Box.NEW and snapshot.observation.ages is not None:
-        draw, rows = partial(new_age_bars, snapshot), len(AGE_BOUNDS) + 1
-        sections.append(Section("new by age", draw, rows, rows, note=histogram_note(snapshot), last=True))
+        rows = len(AGE_BOUNDS) + 1
+        sections.append(
+            Section("new by age", partial(new_age_bars, snapshot), rows, rows, note=histogram_note(snapshot), last=True)
+        )
     return frame(height, (inside, sections))
 
 
@@ -177,9 +151,7 @@ def below_list(snapshot: Snapshot, box: Box, width: int, height: int) -> Lines:
     now = snapshot.taken_at
     inside = width - 2
     if box is Box.NEW:
-        title, rows = "new by age and source", HISTOGRAM_LINES
-        draw = partial(age_histogram, snapshot)
-        return frame(height, (inside, [Section(title, draw, rows, rows, note=histogram_note(snapshot))]))
+        return frame(height, (inside, [ages_section(snapshot)]))
     if box in ASIDE:
         return frame(height, (inside, [Section("set aside", partial(_aside, snapshot), 1, _MANY)]))
     right = 34 if width >= _ROOMY_WIDE else 28
@@ -189,14 +161,24 @@ def below_list(snapshot: Snapshot, box: Box, width: int, height: int) -> Lines:
         ages = [Section("tmp by age", partial(_row_ages, snapshot.observation.tmp, now=now), 1, _MANY)]
     else:
         claims = snapshot.observation.claims
-        flow = Section("depth and flow", partial(flow_graphs, snapshot), 9, 13, note=flow_note(snapshot), last=True)
+        flow = flow_section(snapshot, 9, 13, last=True)
         first = [Section("consumers, dead ones first", partial(_owners, claims, now=now), 5, _MANY, "8"), flow]
-        ages = [
-            Section("claims by time held", partial(_row_ages, claims, now=now), len(AGE_BOUNDS) + 1, len(AGE_BOUNDS) + 1),
-        ]
+        rows = len(AGE_BOUNDS) + 1
+        ages = [Section("claims by time held", partial(_row_ages, claims, now=now), rows, rows)]
         if snapshot.observation.flow.holders_counted:  # else nobody tells how long a message waited and was processed
             ages.append(Section("waited and worked", partial(_times, snapshot), 4, _MANY, last=True))
     return frame(height, (left, first), (right, ages))
+
+
+def ages_section(snapshot: Snapshot, key: str = "", *, last: bool = False) -> Section:
+    """The panel of the messages in ``new`` by age and source."""
+    draw, rows = partial(age_histogram, snapshot), HISTOGRAM_LINES
+    return Section("new by age and source", draw, rows, rows, key, histogram_note(snapshot), last)
+
+
+def flow_section(snapshot: Snapshot, least: int, most: int, *, last: bool = False) -> Section:
+    """The panel of the depth and the rates over time."""
+    return Section("depth and flow", partial(flow_graphs, snapshot), least, most, note=flow_note(snapshot), last=last)
 
 
 def _holder(row: Row | None, snapshot: Snapshot, width: int, rows: int, *, zone: Zone) -> Lines:
@@ -211,27 +193,19 @@ def _holder(row: Row | None, snapshot: Snapshot, width: int, rows: int, *, zone:
     others = sorted((one for one in held if one.key != row.key), key=lambda one: one.in_box_since or 0.0)
     many = f"{len(held):,}{'' if snapshot.observation.judged_all else ' or more'}"
     host = f" on {safe(owner.host)}" if owner.host else ""
-    named = [
-        fact_line("consumer", safe(owner.name), width),
-        *([fact_line("process", f"pid {owner.pid}{host}", width)] if owner.pid is not None else []),
-    ] if owner.name else [
-        fact_line("process", f"{owner.pid if owner.pid is not None else '?'} {safe(owner.command or '')}", width),
-        fact_line("user", where, width),
-        fact_line("started", started, width),
-    ]  # fmt: skip
+    pid = "?" if owner.pid is None else str(owner.pid)
+    facts = [("process", f"{pid} {safe(owner.command or '')}"), ("user", where), ("started", started)]
+    if owner.name:
+        facts = [("consumer", safe(owner.name)), *([("process", f"pid {pid}{host}")] if owner.pid is not None else [])]
     lines = [
-        *named,
-        fitted(width, fact_line("state", "", width), _state(row)),
+        *(fact_line(label, text, width) for label, text in facts),
+        fitted(width, fact_line("state", "", width), verdict_span(row), f": {shown(row.evidence)}" if row.evidence else ""),
         fact_line("claims", f"{many}{', the others:' if others else ''}", width),
     ]
     for one in others[: max(0, rows - len(lines))]:
         attempt = f", attempt {one.attempt}" if one.attempt else ""
         lines.append(plain(f"   {units.age(one.in_box_age(now)):>4}  {short_id(safe(one.id), 20)}{attempt}", width))
     return lines
-
-
-def _state(row: Row) -> Line:
-    return join(verdict_span(row), f": {shown(row.evidence)}" if row.evidence else "")
 
 
 def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines:
@@ -242,10 +216,7 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
     if not groups:
         return [plain("   none", width, Style.DIM)]
 
-    def rank(held: Sequence[Row]) -> tuple[int, float]:
-        return min(RANK.get(row.verdict, 1) if row.verdict else 1 for row in held), _since(held)
-
-    ordered = sorted(groups.values(), key=rank)
+    ordered = sorted(groups.values(), key=lambda held: (min(map(_rank, held)), _since(held)))
     name = max(14, min(24, width - 48))
     why = width >= 26 + name + _EVIDENCE
     who = "consumer" if any(one is not None and one.name for one in groups) else "process"
@@ -253,11 +224,11 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
     lines = [plain(f"{titles}{'  evidence' if why else ''}", width, Style.DIM)]
     fits = rows - 1 if len(ordered) <= rows - 1 else rows - 2
     for held in ordered[: max(0, fits)]:
-        worst = min(held, key=lambda row: RANK.get(row.verdict, 1) if row.verdict else 1)
+        worst = min(held, key=_rank)
         verdict = verdict_span(worst)
         figures = f"{len(held):>7,}{pad_left(ago(_since(held), now), 8)}"
         text = f"{pad(owner_text(worst.owner), name)}{figures}{f'  {shown(worst.evidence)}' if why else ''}"
-        lines.append(fitted(width, " ", Span(pad(verdict.text, 10), verdict.style), text))
+        lines.append(fitted(width, " ", verdict.style(pad(verdict.text, 10)), text))
     if fits < len(ordered):
         lines.append(plain(f"   {len(ordered) - fits:,} more", width, Style.DIM))
     return lines[:rows]
@@ -274,8 +245,8 @@ def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lin
         place = sum((row.in_box_age(now) or 0.0) >= bound for bound in AGE_BOUNDS)
         counts[place] += 1
         bad[place] += row.verdict in (Verdict.DEAD, Verdict.ABANDONED)
-    word = "abandoned" if found and found[0].box is Box.TMP else "DEAD"
-    notes = [Span(f" {n:,} {word}", Style.BAD if word == "DEAD" else Style.WARN) if n else Span("") for n in bad]
+    style, word = (Style.WARN, "abandoned") if found and found[0].box is Box.TMP else (Style.BAD, "DEAD")
+    notes = [style(f" {n:,} {word}" if n else "") for n in bad]
     return age_bars(AGE_BOUNDS, [f"{n:,}" for n in counts], counts, width, notes)[:rows]
 
 

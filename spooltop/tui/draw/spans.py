@@ -147,7 +147,7 @@ _SELECTED = {
 }  # fmt: skip
 
 
-def select(line: Line, width: int) -> Line:
+def select(line: Sequence[Span], width: int) -> Line:
     """The same text as the row under the cursor, exactly ``width`` cells. A verdict keeps its colour, a mark and a key their
     weight."""
     line = crop(line, width)

@@ -14,7 +14,7 @@ from ..draw.consumers import columns_of, consumer_header, consumer_lines, consum
 from ..draw.cursors import cursor_detail, cursor_table
 from ..draw.detail import detail, message_lines
 from ..draw.header import header, is_mail, notice_lines
-from ..draw.lists import columns_for, fitting, list_header, row_line, title_line
+from ..draw.lists import Moment, columns_for, fitting, list_header, row_line, title_line
 from ..draw.locks import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from ..draw.overview import overview
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
@@ -235,7 +235,7 @@ class MainLayout(TableScreen[None]):
         mail = snapshot is not None and is_mail(snapshot)
         columns = columns_for(state.box or Box.NEW, width, times=times.format, mail=mail)
         line = row_line(
-            row, columns, width, now=state.now, marked=marked, selected=selected, zone=times.zone, times=times.format,
+            row, columns, width, Moment(state.now, times.zone, times.format), marked=marked, selected=selected,
             ends=state.received.ends, texts=state.filter_texts,
         )  # fmt: skip
         return restyle(line, Style.DIM) if times.stale_for is not None and not selected else line
