@@ -81,7 +81,7 @@ class Consumers(RuleBasedStateMachine):
 
     def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
-            str(self.root), None, System(clock=self.clock), look=lambda box, _: desk(self.root).look(box), again=self.again,
+            path=str(self.root), world=System(clock=self.clock), look=lambda box, _: desk(self.root).look(box), again=self.again,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
         return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)

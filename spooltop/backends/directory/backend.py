@@ -102,7 +102,9 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
         times = [at for at in (now.last_claim_at, reader.last_claim_at) if at is not None]
         return replace(now, last_claim_at=max(times, default=None))
 
-    operator = DirectoryOperator(folder, options, world, look=fresh.names, again=fresh.again, on_close=fresh.close)
+    operator = DirectoryOperator(
+        path=folder, options=options, world=world, look=fresh.names, again=fresh.again, on_close=fresh.close
+    )
     cursors = partial(CursorOperator, path, logs, options, world, above=True)
     locks = partial(LockOperator, path, logs, options, world)
     pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)

@@ -137,8 +137,6 @@ class PauseOperator(SingleOperator[PauseIntent]):
         self._given = given
 
     def capabilities(self) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
         with self._opened() as dirs:
             return can_change(dirs)
 

@@ -10,14 +10,14 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.model.plan import BATCH, Progress
+from spooltop.model.plan import Progress
 from spooltop.model.snapshot import Observation
 from spooltop.model.vocabulary import Box, Verdict
 
@@ -31,8 +31,6 @@ from .scan import BoxScan, StagingScanner, scan_box, why_closed
 from .storage.disk import OpenSpool
 from .world import OpenOptions, System
 
-_PICKED = 16 * BATCH
-"""Names that are picked at a time: in the order of the directory, they may be far apart."""
 _FOR_THE_NOTE = 1_000
 """Claims that are judged to say who is at work."""
 _TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -67,8 +65,8 @@ class FreshLook:
                 files = sorted([*files, *self._judge.tmp.irregular], key=lambda row: (row.enqueued_at or 0.0, row.name))
                 rows = {str(row.key[1]): row for row in files if isinstance(row.key, tuple)}
                 names = list(rows)
-                return _Names(
-                    len(names), lambda start: names[start : start + _PICKED], lambda: iter([names]),
+                return BoxNames(
+                    len(names), lambda part: names[part], lambda: iter([names]),
                     lambda names, tails: [JudgedClaim.of(rows[name]) for name in names],
                 )  # fmt: skip
             order = by_column(scan.names, time_of(times), None, progress.stopped)
@@ -81,8 +79,8 @@ class FreshLook:
                 tokens = set(filter(_TOKEN.fullmatch, parts))
                 tested = self._judge.claims.test(dirs, tokens, self._judge.certainty(mount), progress)
                 judge = partial(self._judged, tested)
-            return _Names(
-                len(places), lambda start: scan.names.pick(places[start : start + _PICKED]),
+            return BoxNames(
+                len(places), lambda part: scan.names.pick(places[part]),
                 lambda: (os.fsdecode(chunk).split("/") for _, chunk in scan.names.chunks()), judge,
             )  # fmt: skip
 
@@ -137,24 +135,3 @@ def _scan(dirs: SpoolDirs, box: Box, *, untimed: dict[str, int] | None = None, a
         return scan_box(dirs.box(box), sizes=False, untimed=untimed, at_most=at_most)
     except OSError:
         return BoxScan(error=why_closed(dirs, box))
-
-
-class _Names:
-    """The names of a box, the oldest first. ``pick`` returns the next of them from a place on, ``unordered`` all of them."""
-
-    def __init__(
-        self, count: int, pick: Callable[[int], list[str]], unordered: Callable[[], Iterator[list[str]]], judge: Judge
-    ) -> None:
-        self._count = count
-        self._pick = pick
-        self.unordered = unordered
-        self.judge = judge
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for start in range(0, self._count, _PICKED):
-            names = self._pick(start)
-            for first in range(0, len(names), BATCH):
-                yield names[first : first + BATCH]

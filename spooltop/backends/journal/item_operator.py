@@ -206,10 +206,13 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         self._performed: set[str] = set()
 
     @abstractmethod
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """Returns what may be done where nothing is read-only."""
+        ...
 
     def why_not(self, action: Action) -> str | None:
-        return self.capabilities().why_not(action)
+        nothing = None if self._read_only is None else Capabilities.nothing(self._read_only)
+        return (nothing or self.capabilities()).why_not(action)
 
     @abstractmethod
     def candidates(

@@ -281,13 +281,8 @@ def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, in
     """Returns the reason why this user can set no cursor of ``sources``, None if one can be set."""
     if not sources:
         return "there is no cursor file here"
-    reasons = []
-    for one in sources:
-        why = blocked_by(one, folders)
-        if why is None:
-            return None
-        reasons.append(why)
-    return reasons[0]
+    reasons = [blocked_by(one, folders) for one in sources]
+    return None if None in reasons else reasons[0]
 
 
 def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:

@@ -156,8 +156,6 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         self._redactor = options.redactor
 
     def capabilities(self) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
         with self._translate_errors(), self._folders() as folders:
             sources = self._look(folders)
             why = cursor_rights(sources, folders)
@@ -196,31 +194,34 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         another one than now is no slip. ``highest`` is the highest value seen, None if none was. Raises ``UsageError``."""
         row = Row(key=one.path, box=Box.CUR, id=source, name=one.path, source=source)
         file = escape(one.path)
+
+        def refused(why: str, *, forceable: bool = False) -> Candidates:
+            return Candidates((), [Refusal(row, why, forceable)])
+
         if one.sections is None:
-            return Candidates((), [Refusal(row, f"{file} does not read: {escape(one.error)}; mend it by hand first")])
+            return refused(f"{file} does not read: {escape(one.error)}; mend it by hand first")
         why = blocked_by(one, folders)
         if why is not None:
-            return Candidates((), [Refusal(row, why)])
+            return refused(why)
         had = source in one.sections
         if not had and not force:
             there = ", ".join(sorted(map(escape, one.sections))) or "none"
-            return Candidates((), [Refusal(row, f"{file} has no {escape(source)}; it has {there}", forceable=True)])
+            return refused(f"{file} has no {escape(source)}; it has {there}", forceable=True)
         before = one.sections.get(source)
         try:
             value = unredact(value, before)
         except ValueError as error:
             raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
         if had and same_json(before, value):
-            return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
+            return refused(f"it is {self._words(source, before)} already")
         if had and not (force or typed) and (change := type_change(before, value)):
-            why = f"its type would change {change}, which its poller may not read"
-            return Candidates((), [Refusal(row, why, forceable=True)])
+            return refused(f"its type would change {change}, which its poller may not read", forceable=True)
         if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
             missing = len(before.keys() - value.keys())
             if missing:  # it was made of what is shown of a section that is too large to be shown whole
                 fields = f"{missing} field{'' if missing == 1 else 's'}"
                 why = f"the section of {escape(source)} is too large to be shown whole: this would drop {fields} of it"
-                return Candidates((), [Refusal(row, why, forceable=True)])
+                return refused(why, forceable=True)
         with folder_of(one.path, folders) as folder:
             record = CursorSetIntent(*UNFILLED, _real_path(one.path), source, had, before, value)
             ref = CursorRef(record, one.path, one.shared, folder_id(folder))

@@ -6,14 +6,14 @@ import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from spooltop.engine.atomic import publish_new, write_new
-from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode, read_small
+from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
 from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
@@ -287,8 +287,6 @@ class LockOperator(SingleOperator[LockRecord]):
         self._stale_after = options.stale_after
 
     def capabilities(self) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
         nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
         return nothing.replaced(Action.UNLOCK, None).replaced(Action.UNDO, None)
 
@@ -302,28 +300,26 @@ class LockOperator(SingleOperator[LockRecord]):
                 return self._undo(str(options.get("undoes", "")), folders)
             wanted, missing = chosen_locks(selection, self._look(folders))
             found = [self._pin(lock, folders, force=force, now=now) for lock in wanted]
-        items = [item for pinned_items, _ in found for item in pinned_items]
-        refused = [refusal for _, refusals in found for refusal in refusals if not selection.everything]
+        items = [item for one in found if isinstance(one, list) for item in one]
+        refused = [one for one in found if isinstance(one, Refusal) and not selection.everything]
         return Candidates(items, refused, _notes(items), missing)
 
-    def _pin(
-        self, lock: Lock, folders: list[tuple[str, int]], *, force: bool, now: float
-    ) -> tuple[list[Item], list[Refusal]]:
+    def _pin(self, lock: Lock, folders: list[tuple[str, int]], *, force: bool, now: float) -> list[Item] | Refusal:
         """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
         row = _row_of(lock)
         why, forceable = blocked_by(lock, now, self._stale_after)
         if why and not (forceable and force):
-            return [], [Refusal(row, why, forceable)]
+            return Refusal(row, why, forceable)
         pin = self._pin_tickets if lock.kind == "ticket" else self._pin_soft
         try:
-            return pin(lock, folders, row, forced=forceable), []
+            return pin(lock, folders, row, forced=forceable)
         except Skipped as error:
             why = str(error)
         except FileNotFoundError:
             why = "it was removed meanwhile"
         except OSError as error:
             why = f"it cannot be seen: {error.strerror}"
-        return [], [Refusal(row, why)]
+        return Refusal(row, why)
 
     def _pin_soft(self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, forced: bool) -> list[Item]:
         """Pins a lock whose existence is the lock. Raises ``Skipped``, ``OSError``."""
@@ -389,18 +385,14 @@ class LockOperator(SingleOperator[LockRecord]):
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
         """Opens the path and the other directories with its locks, as (path, descriptor); the path itself comes first."""
-        with with_above(self._path, self._files, above=self._above) as folders:
+        with ExitStack() as stack:
+            folders = stack.enter_context(with_above(self._path, self._files, above=self._above))
             opened: list[tuple[str, int]] = []
-            try:
-                for box in LIVE if not self._tickets else ():
-                    try:
-                        opened.append((os.path.join(self._path, box.value), self._files.open_dir(box.value, folders[0][1])))
-                    except OSError:
-                        continue  # no box, or closed to us: the view shows nothing of it either
-                yield [*folders, *opened]
-            finally:
-                for _, fd in opened:
-                    self._files.close(fd)
+            for box in LIVE if not self._tickets else ():
+                with suppress(OSError):  # no box, or closed to us: the view shows nothing of it either
+                    fd = stack.enter_context(closing(self._files, self._files.open_dir(box.value, folders[0][1])))
+                    opened.append((os.path.join(self._path, box.value), fd))
+            yield [*folders, *opened]
 
     def _look(self, folders: list[tuple[str, int]]) -> tuple[Lock, ...]:
         """Looks for all locks, as the view shows them."""
@@ -413,11 +405,10 @@ class LockOperator(SingleOperator[LockRecord]):
     def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> None:
         one, ref = intent, ref_of(item, LockRef)
         with self._folders() as folders:
-            fd = check_folder(next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None), ref.folder_id)
+            fd = check_folder(_folder_of(one, folders), ref.folder_id)
             with opened_below(fd, one.below, self._files) as own:
                 if ref.pin is None:
-                    if why := self._cannot_restore(one, fd, own):
-                        raise Skipped(why)
+                    self._check_restorable(one, fd, own)
                     put_back(one, own, self._files)
                     return
                 check_same(one, own, ref.pin, self._files)
@@ -450,58 +441,51 @@ class LockOperator(SingleOperator[LockRecord]):
             if one.action is Action.UNDO:
                 refused.append(Refusal(row, "it was put back; d in Locks, or spooltop unlock, removes it again"))
             elif (outcome is None or outcome.outcome is Outcome.DONE) and (one.folder, one.below, one.names) not in back:
-                item = self._restored(one, row, folders)
-                found += [item] if isinstance(item, Item) else []
-                refused += [item] if isinstance(item, Refusal) else []
+                try:
+                    found.append(self._restored(one, row, folders))
+                except Skipped as error:
+                    refused.append(Refusal(row, str(error)))
         taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()
         return Candidates(found, refused, (*taken_back, *problems))
 
-    def _restored(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item | Refusal | None:
-        fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
+    def _restored(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item:
+        """The item that puts a lock back. Raises ``Skipped`` where that cannot be."""
+        fd = _folder_of(one, folders)
         if fd is None:
-            return Refusal(row, f"{escape(one.folder)} no longer belongs to this target")
+            raise Skipped(f"{escape(one.folder)} no longer belongs to this target")
         try:
             with opened_below(fd, one.below, self._files) as own:
-                why = self._cannot_restore(one, fd, own)
+                self._check_restorable(one, fd, own)
                 waiting = len(file_tickets(self._files.list(own))) if one.is_ticket else 0
         except OSError as error:
-            return Refusal(row, f"its directory no longer exists: {error.strerror}")
-        if why:
-            return Refusal(row, why)
+            raise Skipped(f"its directory no longer exists: {error.strerror}") from error
         words = f"{one.words}, put back"
         wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
         warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
         return Item(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
 
-    def _cannot_restore(self, one: LockRecord, folder: int, own: int) -> str:
-        """Why a lock cannot be put back now, or ""."""
-        try:
-            self._files.stat(one.names[0], own)
-            return "the path is taken: another process has that lock now"
-        except FileNotFoundError:
-            pass  # as it should be
+    def _check_restorable(self, one: LockRecord, folder: int, own: int) -> None:
+        """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""
+        taken = status_of(self._files, one.names[0], own) is not None
+        if one.below and not one.is_ticket and not taken:
+            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
+            taken = lock is not None and lock.verdict != "free"
+        if taken:
+            raise Skipped("the path is taken: another process has that lock now")
         if one.is_ticket:
             try:
-                fd = self._files.open_read("seq", own)
+                last = read_small("seq", own, files=self._files, limit=64).data.strip()
             except FileNotFoundError:
-                return "the queue was started again since, and its number may be another's now"
-            try:
-                last = self._files.read(fd, 64).strip()
-            finally:
-                self._files.close(fd)
+                last = b""
             ticket = parse_file_ticket(one.names[0])
             if not last.isdigit() or ticket is None or int(last) < ticket.number:
-                return "the queue was started again since, and its number may be another's now"
-        elif one.below:
-            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
-            if lock is not None and lock.verdict != "free":
-                return "the path is taken: another process has that lock now"
-        elif one.element:
-            try:
-                self._files.stat(one.element, own)
-            except FileNotFoundError:
-                return f"{escape(one.element)}, which it locked, has gone"
-        return ""
+                raise Skipped("the queue was started again since, and its number may be another's now")
+        elif one.element and status_of(self._files, one.element, own) is None:
+            raise Skipped(f"{escape(one.element)}, which it locked, has gone")
+
+
+def _folder_of(one: LockRecord, folders: list[tuple[str, int]]) -> int | None:
+    return next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
 
 
 def _notes(items: list[Item]) -> tuple[str, ...]:

@@ -564,7 +564,6 @@ class Mover:
             others.update({place: self._unseen(run, move.message, error) for place, move in enumerate(run.moves, first)})
             tried.count += len(run.moves)
             return
-        stat, move, dead, blocked_by = self._files.stat, self._files.move, self._recheck.dead, self._recheck.blocked_by
         fd, free, live, own_metadata = source.fd, not run.held_by_a_lock, to_box in LIVE, run.own_metadata
         by_clock, from_ns, until_ns = tried.by_clock, tried.from_ns, tried.until_ns
         to: Folder | None = None
@@ -580,19 +579,20 @@ class Mover:
                 others[place] = Ended(Outcome.SKIPPED, forgotten_words(box))
                 continue
             try:
-                found = stat(name, fd)
+                found = self._files.stat(name, fd)
             except OSError as error:
                 others[place] = self._unseen(run, message, error)
                 continue
             pinned = is_pinned(found, ino, message.st_size, message.st_ctime_ns)
             single = pinned and found.st_nlink == 1 and S_ISREG(found.st_mode)
-            if not (single and opened and (free or message.group.token in dead)):
+            if not (single and opened and (free or message.group.token in self._recheck.dead)):
                 why: str | None = ""
                 try:
                     if not single or source.id != run.folder_id:
                         why = self._differs(run, one, source, found)
                     if not why and not free:
-                        why = blocked_by(box, in_folder(name, run.folder), message.group.token, message.group.verdict)
+                        group = message.group
+                        why = self._recheck.blocked_by(box, in_folder(name, run.folder), group.token, group.verdict)
                     if not why and not opened:
                         source, to, plain = self._opened(run)
                         fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
@@ -606,7 +606,7 @@ class Mover:
             try:
                 if plain and (single or found.st_nlink == 1):
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
-                    move(name, fd, to_name, to_fd, None if live else ino)
+                    self._files.move(name, fd, to_name, to_fd, None if live else ino)
                 else:
                     self._move_otherwise(run, one, source, to, half_moved=found.st_nlink != 1)
             except OSError as error:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import Protocol
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.engine import names
@@ -108,7 +109,7 @@ _SETTLES = 1.1
 """Seconds for which a file in ``tmp`` has to be seen unchanged before it is called abandoned."""
 
 
-class DirectoryOperator:
+class DirectoryOperator(Struct, kw_only=True):
     """Implements ``model.protocols.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
     now.
 
@@ -116,33 +117,22 @@ class DirectoryOperator:
     is read-only unless the options say ``as_spool``. ``wait`` sleeps some seconds.
     """
 
-    def __init__(
-        self,
-        path: str,
-        options: OpenOptions | None = None,
-        world: System | None = None,
-        *,
-        look: Look,
-        again: JudgeAgain,
-        wait: Callable[[float], None] = time.sleep,
-        state_dir: str = STATE_DIR,
-        user: str | None = None,
-        on_close: Callable[[], None] = lambda: None,
-    ) -> None:
-        options, world = options or OpenOptions(), world or System()
-        self.path = path
-        self.options = options
-        self.world = world
-        self.look = look
-        self.again = again
-        self.read_only = options.read_only or identify(path, options.as_spool).read_only
-        self.wait = wait
-        self.user = user if user is not None else user_name(os.geteuid())
-        self.performed: set[str] = set()
-        self.repaired = False
-        self.watched_tmp = False
-        self._state_dir = state_dir
-        self._on_close = on_close
+    path: str
+    options: OpenOptions = OpenOptions()
+    world: System = field(default_factory=System)
+    look: Look
+    again: JudgeAgain
+    wait: Callable[[float], None] = time.sleep
+    state_dir: str = STATE_DIR
+    user: str = field(default_factory=lambda: user_name(os.geteuid()))
+    on_close: Callable[[], None] = lambda: None
+    performed: set[str] = field(default_factory=set)
+    repaired: bool = False
+    watched_tmp: bool = False
+    read_only: str | None = None
+
+    def __post_init__(self) -> None:
+        self.read_only = self.options.read_only or identify(self.path, self.options.as_spool).read_only
 
     def why_not(self, action: Action) -> str | None:
         if self.read_only is not None:
@@ -173,7 +163,7 @@ class DirectoryOperator:
             return opened.operations(progress, begins=begins, most=most)
 
     def close(self) -> None:
-        self._on_close()
+        self.on_close()
 
     def _allowed(self, action: Action) -> None:
         reason = self.why_not(action)
@@ -185,7 +175,7 @@ class DirectoryOperator:
         """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error."""
         files = self.world.files
         try:
-            with SpoolDirs(self.path, files) as dirs, closing(SpoolLogs(dirs, files, state_dir=self._state_dir)) as logs:
+            with SpoolDirs(self.path, files) as dirs, closing(SpoolLogs(dirs, files, state_dir=self.state_dir)) as logs:
                 yield (of or _OpenSpool)(self, dirs, logs)
         except OSError as error:
             what = f"the spool cannot be accessed: {error.strerror or error}"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import chain, islice
 from stat import S_ISREG
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -314,25 +314,35 @@ def notes_of(
 
 # Selects the messages that a selection means, out of the boxes and of what was set aside, and takes their status.
 
-class BoxNames(Protocol):
-    """The messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, none left out, the oldest first."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Sequence[str]]:
-        """Yields up to a chunk of names at a time, from the beginning each time; ``FOLDER/NAME`` in a staging directory."""
-        ...
-
-    def unordered(self) -> Iterator[Sequence[str]]:
-        """Yields the same names in any order."""
-        ...
-
-    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
-        """Judges names after the listing; ``tails`` are those of claims (``NameForms``)."""
-        ...
-
-
 Judge = Callable[[Sequence[str], Sequence[str]], Sequence[JudgedClaim]]
+"""Judges names after the listing; the second sequence are the tails of claims (``NameForms``)."""
+_PICKED = 16 * BATCH
+"""Names that are picked at a time: in the order of the directory, they may be far apart."""
+
+
+class BoxNames:
+    """The messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, none left out, the oldest first; ``FOLDER/NAME`` in
+    a staging directory. ``pick`` returns the next of them from a place on up to another, ``unordered`` yields all of them."""
+
+    def __init__(
+        self, count: int, pick: Callable[[slice], list[str]], unordered: Callable[[], Iterator[list[str]]], judge: Judge
+    ) -> None:
+        self._count = count
+        self._pick = pick
+        self.unordered = unordered
+        self.judge = judge
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[list[str]]:
+        """Yields up to a chunk of names at a time, from the beginning each time."""
+        for start in range(0, self._count, _PICKED):
+            names = self._pick(slice(start, start + _PICKED))
+            for first in range(0, len(names), BATCH):
+                yield names[first : first + BATCH]
+
+
 Look = Callable[[Box, Progress], BoxNames]
 """Lists a box. Raises ``Stopped`` where the look is cancelled."""
 
@@ -477,13 +487,12 @@ class SelectedMessages:
         judged: Sequence[JudgedClaim] = [NOT_JUDGED] * len(chosen)
         if judge is not None and chosen:
             judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen])
-        fd = self._opened(box, folder)
         groups: dict[tuple[str, str, str, int, int], Group] = {}
         found: list[Message] = []
         for form, one in zip(chosen, judged, strict=True):
             if selection.verdict not in (None, one.verdict):
                 continue
-            status = self._status(box, folder, form.name, fd)
+            status = self._status(box, folder, form.name)
             if status is None:
                 continue
             name, id_end, attributes, tail = form
@@ -499,16 +508,10 @@ class SelectedMessages:
                 found.append(message)
         return found
 
-    def _opened(self, box: Box, folder: str) -> int | None:
-        try:
-            return self._folders.of(box, folder).fd
-        except OSError:
-            return None
-
-    def _status(self, box: Box, folder: str, name: str, fd: int | None) -> os.stat_result | None:
+    def _status(self, box: Box, folder: str, name: str) -> os.stat_result | None:
         """Takes the status of a file; None where it has gone, or is refused because it cannot be accessed."""
         try:
-            return self._dirs.files.stat(name, self._folders.of(box, folder).fd if fd is None else fd)
+            return self._dirs.files.stat(name, self._folders.of(box, folder).fd)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -238,8 +238,6 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         """Messages that were finished before the plan began, and why, by location."""
 
     def capabilities(self) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
         with self._translate_errors(), self._opened() as dirs:
             return can_change(self._layout, dirs)
 

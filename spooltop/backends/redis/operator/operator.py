@@ -612,7 +612,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
 
     def capabilities(self) -> Capabilities:
         """Returns what may be done, asked of the server."""
-        return Capabilities.nothing(self._read_only) if self._read_only is not None else can_change(self._server)
+        return can_change(self._server)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
