@@ -259,7 +259,7 @@ class Control(Struct, eq=False, dict=True):
         """Saves a whole message, redacted as set, to the new file ``path``; returns its absolute path and its size in bytes.
         Belongs to the thread of the looks. Raises ``Unreadable`` if the message is gone, ``Refused`` if the file exists or cannot
         be written, or the message is too large to be redacted in memory."""
-        from spooltop.operate.inject_file import save_file
+        from spooltop.operate.operations import save_file
 
         payload = self._reader.read(key, 65536)
         if payload.size > _SAVED_AT_MOST:
@@ -512,8 +512,7 @@ def _operations(
     open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
 ) -> Operations:
     """Opens the operator of a target, and what holds for the changes of every kind."""
-    from spooltop.operate.operations import Operations, at_work
-    from spooltop.operate.syslog import to_syslog
+    from spooltop.operate.operations import Operations, at_work, to_syslog
 
     opened = open_operator()
     consumers, clock = opened.consumers, settings.clock

@@ -80,8 +80,8 @@ def layout_warnings(file: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     return _layout(file, environ).warnings
 
 
-def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOST) -> Iterator[SortedFile]:
-    """Yields what the layout in ``file`` (or the known layout of that name) makes of each file below ``path``, at most ``most``
+def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[SortedFile]:
+    """Yields what the layout in ``file`` (or the known layout of that name) makes of each file below ``path``, at most ``MOST``
     names. Raises ``UsageError`` for a layout that is not valid, ``NotASpool`` for a directory without its signs,
     ``Unreadable``."""
     layout = _layout(file, environ)
@@ -93,7 +93,7 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
         if why := why_not(layout, root):
             raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
         around = LocalSurroundings(Processes())
-        files = sort_files(layout, root, most, Conditions(root, lambda: around.locks(root)))[0]
+        files = sort_files(layout, root, MOST, Conditions(root, lambda: around.locks(root)))[0]
         messages = [file for file in files if file.match is not None]
         read_some(root, messages)
         verdicts = judge(layout, root, held_files(messages), around, time.time())

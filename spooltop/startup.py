@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     Leave = Callable[[int], object]
     """Reports to the supervisor that nothing is left to do (the terminal is restored), with the exit code."""
 
-_WITH_VALUE = ("--as", "--cursor-file", "--filter", "--poll-log", "--redis-tickets", "--sort", "--theme", "--view")
-"""Options of the dashboard that take the next word."""
+WITH_VALUE = ("--as", "--cursor-file", "--filter", "--poll-log", "--redis-tickets", "--sort", "--theme", "--view", "--watch")
+"""Options that may stand before a command, and take the next word."""
 _REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
 """Names, or beginnings of names, of file systems that ask another process or machine."""
 _PLAIN = frozenset(("-h", "--help", "-V", "--version"))
@@ -38,7 +38,7 @@ _RESTORE = b"\x1b[?25h\x1b[?1049l\r\n"
 
 def targets(words: Sequence[str]) -> list[str]:
     """Returns all paths that these words may open."""
-    found = [word for before, word in zip(("", *words), words, strict=False) if word[:1] != "-" and before not in _WITH_VALUE]
+    found = [word for before, word in zip(("", *words), words, strict=False) if word[:1] != "-" and before not in WITH_VALUE]
     return found or ["."]
 
 

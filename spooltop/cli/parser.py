@@ -18,6 +18,7 @@ from spooltop.model.protocols import Sort
 from spooltop.model.text import unescape
 from spooltop.model.units import parse_age, parse_rate
 from spooltop.model.vocabulary import Box, Verdict
+from spooltop.startup import WITH_VALUE
 
 from .terminal import Terminal
 
@@ -550,9 +551,6 @@ _TABLE = (
 
 COMMANDS = {command.name: command for command in _TABLE}
 
-_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets", "--watch", "--view", "--filter", "--sort")
-
-
 def command_of(words: Sequence[str]) -> tuple[Command, list[str]]:
     """Returns the command among ``words``, or the dashboard, and the other words.
 
@@ -565,7 +563,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, list[str]]:
         elif word == "--":
             break
         elif word.startswith("-") and word != "-":
-            value = word in _WITH_VALUE
+            value = word in WITH_VALUE
         elif word in COMMANDS:
             return COMMANDS[word], [*words[:place], *words[place + 1 :]]
         else:

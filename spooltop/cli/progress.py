@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from msgspec import Struct
-
 from spooltop.model.closing import Closing
 from spooltop.model.units import cells, count, duration, rate
 from spooltop.model.vocabulary import Row
@@ -89,23 +87,15 @@ class ProgressLine(Closing):
             left = (self._monotonic() - self._began) * (1 - share) / share if share > 0 else None
             self._paint([f"{self._what} {_bar(share, self._terminal.ascii)} {share:.0%}", words, _left(left)])
 
+    def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
+        """Shows the progress of a list that is made, as ``model.protocols.ListProgress``."""
+        self.share(share, "")
+
     def close(self) -> None:
         """Erases the line. It may be painted again."""
         if self._painted:
             self._painted = False
             self._terminal.status("")
-
-
-class ListingProgress(Struct):
-    """Progress of a list that is made, ``model.protocols.ListProgress``, on a line."""
-
-    line: ProgressLine
-
-    def due(self) -> bool:
-        return self.line.due()
-
-    def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-        self.line.share(share, "")
 
 
 def progress_parts(

@@ -258,6 +258,8 @@ _TEXT_KEYS = ("", "src", "id", "error")
 """Keys of terms about texts that are shown."""
 OLDER = operator.ge
 """Comparison of an age with "older than"."""
+_EXAMPLES = {"holder": "worker-1", "id": "6548", "error": "exit-1"}
+"""Values of the keys that need one."""
 _OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -424,28 +426,23 @@ def _words(text: str, *, quoted: bool) -> Words:
 
 
 def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> Term:
-    found = _OPERATOR.fullmatch(value)
-    compare, rest = (found.group(1), found.group(2)) if found else (None, value)
+    compare, rest = _OPERATOR.findall(value)[0]
     if key == "age":
-        if compare in (None, "="):
+        if compare in ("", "="):
             raise UsageError(f"age:{value} needs > or <", advice="write age:>10m or age:<5s")
-        return Term(key, Words(rest), str(compare), parse_age(rest))
+        return Term(key, Words(rest), compare, parse_age(rest))
     if key == "tries":
         return _number_term(key, compare or "=", rest, "write tries:3 or tries:>3")
     if key == "pid":
         return _number_term(key, "=", value, "write pid:4312")
-    if key == "holder":
-        if not value:
-            raise UsageError("holder: needs a name", advice="write holder:worker-1")
-        return held_by(value)
     if key == "verdict":
         if value.lower() not in verdicts:
             raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(map(_as_word, verdicts)))
         return Term(key, Words(value.lower()))
-    if key in ("id", "error"):
+    if key in _EXAMPLES:
         if not value:
-            raise UsageError(f"{key}: needs a text", advice="write " + ("id:6548" if key == "id" else "error:exit-1"))
-        return Term(key, _words(value, quoted=quoted))
+            raise UsageError(f"{key}: needs a {'name' if key == 'holder' else 'text'}", advice=f"write {key}:{_EXAMPLES[key]}")
+        return held_by(value) if key == "holder" else Term(key, _words(value, quoted=quoted))
     if not value and not quoted:
         raise UsageError("src: needs a name", advice='write src:imessage, or src:"" for messages of no known source')
     whole = value.startswith("=") or not value

@@ -5,7 +5,7 @@ All times are epoch seconds, sizes bytes. Counts and lists on a screen come from
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
@@ -563,12 +563,11 @@ class Snapshot(Struct, frozen=True):
     def taken_at(self) -> float:
         return self.observation.taken_at
 
-    def not_judged_words(self, codes: Container[str] = CODES) -> list[str]:
-        """Says which of ``codes`` were not judged, grouped by what would tell: ``new-growing (needs --watch 60s)``."""
+    def not_judged_words(self) -> list[str]:
+        """Says which problems were not judged, grouped by what would tell: ``new-growing (needs --watch 60s)``."""
         groups: dict[str, list[str]] = {}
         for code, why in self.not_judged_codes.items():
-            if code in codes:
-                groups.setdefault(why, []).append(code)
+            groups.setdefault(why, []).append(code)
         return [f"{', '.join(group)} ({why})" for why, group in groups.items()]
 
     def lock_verdict(self, lock: Lock) -> str:

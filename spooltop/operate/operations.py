@@ -6,6 +6,7 @@ end of an operation.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from itertools import chain
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from spooltop.engine.system.files import NotRegular, read_small
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model.plan import (
     Actor,
@@ -47,8 +49,67 @@ from spooltop.model.text import escape
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
-from .inject_file import with_file
-from .syslog import to_syslog
+# Files of the user: the text of test messages, read once, when the plan is made, so that the messages that are put are those that
+# were shown; a message that is saved, which never replaces another file.
+
+MOST_BYTES = 16 << 20
+
+
+def with_file(options: Mapping[str, Json]) -> dict[str, Json]:
+    """Returns the options with the content of ``file``, if it is given, as ``text``. Raises ``UsageError`` if it is not a
+    readable regular file of at most 16 MiB; a fifo is not waited for."""
+    name = options.get("file")
+    if name is None:
+        return dict(options)
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise UsageError("inject: empty file name")
+    if options.get("text") is not None or options.get("size") is not None:
+        raise UsageError("inject: a file cannot be combined with a text or a size", advice="give one of them")
+    path = os.path.expanduser(name)
+    try:
+        data = read_small(path, limit=MOST_BYTES, whole=True, follow=True).data
+    except NotRegular:
+        raise UsageError(f"inject: {escape(name)} is not a regular file", advice="name one that holds the message") from None
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(f"inject: {escape(name)} is larger than 16 MiB", advice="give --size for large messages") from None
+        raise UsageError(f"inject: {escape(name)} cannot be read: {error.strerror}", advice="name a file of yours") from None
+    return {**options, "text": os.fsdecode(data)}
+
+
+def save_file(path: str, data: bytes) -> str:
+    """Writes ``data`` into a new file that only its owner may read; returns its absolute path. Raises ``Refused`` where the file
+    exists or cannot be written; nothing is left of it then."""
+    path = os.path.abspath(os.path.expanduser(path))
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Refused("exists already", path=escape(path), advice="give another name") from None
+    except (OSError, ValueError) as error:
+        raise Refused(_reason(error), path=escape(path), advice="give another name") from None
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        os.unlink(path)
+        raise Refused(_reason(error), path=escape(path), advice="nothing was saved") from None
+    return path
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def to_syslog(words: str, *, notice: bool = False) -> None:
+    """Writes a warning, or a notice, with ``syslog(3)``. If no syslog daemon is running, the message is lost without an error."""
+    import syslog  # few need it
+
+    syslog.openlog("spooltop", syslog.LOG_PID, syslog.LOG_USER)
+    syslog.syslog(syslog.LOG_NOTICE if notice else syslog.LOG_WARNING, words)
+    syslog.closelog()
+
 
 # Default conditions of each action, for selections that leave them out. They are the same for every kind of spool.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.main import Terminal
-from spooltop.cli.progress import ListingProgress, ProgressLine
+from spooltop.cli.progress import ProgressLine
 from tests.clock import NOW, Clock
 from tests.e2e.terminal import SPOOLTOP
 from tests.e2e.terminal import Terminal as Pty
@@ -60,7 +60,7 @@ def test_words_with_numbers_become_a_bar_and_others_stay() -> None:
     on.clock.advance(1)
     on.line.tell("\x1b]0;reading the journal")
     on.clock.advance(1)
-    ListingProgress(on.line).advanced(0.5, (), 0)
+    on.line.advanced(0.5, (), 0)
     bar = "█" * 10 + "░" * 10
     assert on.painted == [
         f"requeue: making the plan {bar} 150,000 of 300,000 claims judged · 75,000/s · 2.0s left · Ctrl-C leaves",

@@ -17,13 +17,13 @@ from unittest.mock import patch
 
 from spooltop.backends.directory.trials import try_all
 from spooltop.backends.journal.log_store import LogFiles
+from spooltop.cli.commands.move import forget_ended, move_messages
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
 from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpooltopError
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.protocols import KeptView
 from spooltop.model.vocabulary import Action
-from spooltop.moving import forget_ended, move_messages
 from tests.builders import CursorWorld, LayoutWorld, LockWorld, SpoolWorld, World
 
 from .cuts import Mode, cut, interposed, sites_of_call

@@ -28,8 +28,8 @@ from spooltop import open_queue
 from spooltop.backends.redis.queue.connection import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
+from spooltop.cli.commands.move import move_messages
 from spooltop.engine import Spool
-from spooltop.moving import move_messages
 from tests.scratch import scratch
 
 from .calls import CHANGES

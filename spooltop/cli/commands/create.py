@@ -16,11 +16,9 @@ from spooltop.model.vocabulary import LIVE, Box
 from spooltop.queues import open_queue
 from spooltop.targets import identify_target
 
-from ..context import Context
+from ..context import SOME, Context
 from ..parser import id_of
 from ..progress import ProgressLine
-
-SOME = 1
 
 
 def open_for(args: Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:

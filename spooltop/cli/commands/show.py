@@ -16,7 +16,7 @@ from spooltop.model.vocabulary import LIVE, Box, Lock, Row
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..parser import id_of, selection_of
-from ..progress import ListingProgress, ProgressLine, while_waiting
+from ..progress import ProgressLine, while_waiting
 from ..render import as_json, as_text
 
 _WINDOW = 1000
@@ -51,7 +51,7 @@ def ls(args: Namespace, context: Context) -> int:
                         sort=_sort_of(args.sort, box, invert=args.invert),
                         selection=_without_filter(selection),
                     ),
-                    progress=ListingProgress(sorting),
+                    progress=sorting,
                 )
                 for box in boxes
             ]
