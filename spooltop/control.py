@@ -31,8 +31,7 @@ from .model.protocols import KeptView, Listing, ListProgress, ListQuery, Reader
 from .model.redact import Redactor
 from .model.snapshot import Observation, Problem, Severity, Snapshot
 from .model.target import Target, has_scheme
-from .model.text import escape
-from .model.vocabulary import Action, Holders, Json, Key, Payload
+from .model.vocabulary import Action, Holders, Json, Key, Payload, escape
 from .observe.observer import Observer, redacted
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
 from .observe.thresholds import Thresholds

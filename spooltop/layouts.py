@@ -18,8 +18,7 @@ from spooltop.backends.layouts.queue_dirs import MOST
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Row
+from spooltop.model.vocabulary import Row, escape
 
 from .errors import NotASpool, Unreadable
 

@@ -20,7 +20,8 @@ from msgspec import Struct, field
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model.target import Target, full_name, has_password, has_scheme
-from spooltop.model.text import escape, parse_toml
+from spooltop.model.text import parse_toml
+from spooltop.model.vocabulary import escape
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds

@@ -9,7 +9,7 @@ import pwd
 import stat
 from functools import cache
 
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 
 @cache

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import REASON_AT_MOST
-from spooltop.model.text import escape_text, fill
+from spooltop.model.text import fill
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import Json
+from spooltop.model.vocabulary import Json, escape_text
 
 _SHOWN = 60
 """Bytes of the first test message that a plan shows."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from .context import Context, Dashboard, Opener, targets_of, watching
 from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command

@@ -15,9 +15,8 @@ from msgspec import Struct
 from spooltop.errors import UsageError
 from spooltop.model.plan import Selection
 from spooltop.model.protocols import Sort
-from spooltop.model.text import unescape
 from spooltop.model.units import parse_age, parse_rate
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict, unescape
 from spooltop.startup import WITH_VALUE
 
 from .terminal import Terminal

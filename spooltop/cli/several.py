@@ -13,9 +13,8 @@ from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.target import without_secrets
-from spooltop.model.text import escape
 from spooltop.model.units import age, clock_time, count, since
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, escape
 from spooltop.monitor.glance import Glance, Level
 from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.targets import count_boxes

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from spooltop.errors import UsageError
 from spooltop.model.queue import QueueIdentity
-from spooltop.model.text import escape, finite, json_object
-from spooltop.model.vocabulary import Owner, Verdict
+from spooltop.model.text import finite, json_object
+from spooltop.model.vocabulary import Owner, Verdict, escape
 
 from .dirs import SpoolDirs
 from .names import in_cur

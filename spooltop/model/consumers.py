@@ -6,9 +6,8 @@ from msgspec import Struct
 
 from .plan import Selection
 from .query import held_by
-from .text import escape
 from .units import since
-from .vocabulary import Box, Owner, Verdict
+from .vocabulary import Box, Owner, Verdict, escape
 
 _RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .text import escape
-from .vocabulary import Json, LockHolder
+from .vocabulary import Json, LockHolder, escape
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 

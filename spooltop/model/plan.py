@@ -15,9 +15,8 @@ from msgspec.structs import force_setattr
 
 from spooltop.errors import Stopped
 
-from .text import escape
 from .units import duration, rate_limit
-from .vocabulary import Action, Box, Json, Key, Ref, Row, Verdict
+from .vocabulary import Action, Box, Json, Key, Ref, Row, Verdict, escape
 
 
 class Selection(Struct, frozen=True):

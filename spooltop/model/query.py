@@ -34,9 +34,8 @@ from msgspec import Struct
 from spooltop.errors import UsageError
 
 from .cursors import Cursor
-from .text import escape
 from .units import parse_age, since
-from .vocabulary import Box, Lock, Row, Verdict
+from .vocabulary import Box, Lock, Row, Verdict, escape
 
 if TYPE_CHECKING:
     from .consumers import ConsumerRow

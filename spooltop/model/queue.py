@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from .text import escape
+from .vocabulary import escape
 
 if TYPE_CHECKING:
     from .snapshot import Pause

@@ -14,9 +14,8 @@ from msgspec import Meta, Struct, field
 from .backend import Capabilities
 from .cursors import Cursor, CursorSource, Poll
 from .plan import Selection
-from .text import escape
 from .units import age, count, duration, percent, size
-from .vocabulary import DIED, Box, Key, Lock, Row
+from .vocabulary import DIED, Box, Key, Lock, Row, escape
 
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
 

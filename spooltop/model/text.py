@@ -1,18 +1,14 @@
-"""Text that somebody else chose: escapes names before a person or a terminal reads them, and parses values, TOML and templates.
-
-A file name is bytes that somebody else chose: escape sequences, markup, bidirectional overrides, newlines. Nothing from a spool
-is shown or printed without ``escape``. The form is reversible, so it can be typed back.
-"""
+"""Text that somebody else chose: parses values, TOML and templates."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
+
+from .vocabulary import escape
 
 # Reads values from data that anybody may have written. Pure.
 
@@ -70,11 +66,6 @@ def parse_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-_ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
-
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
-
-
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 """Values of LC_CTYPE that the interpreter itself may have set, PEP 538."""
 
@@ -91,100 +82,6 @@ def plain_locale(environ: Mapping[str, str], utf8_mode: bool = sys.flags.utf8_mo
     ctype = environ.get("LC_CTYPE", "")
     asked = "" if utf8_mode and ctype in _COERCED else ctype
     return (environ.get("LC_ALL") or asked or environ.get("LANG")) in ("C", "POSIX")
-
-
-def escape(name: str) -> str:
-    r"""Escapes a name for display: printable UTF-8 as it is, ``\\`` for a backslash, ``\xNN`` for each byte of anything else.
-
-    ``name`` is as ``os.fsdecode`` gives it (undecodable bytes are lone surrogates). ``unescape`` is the inverse.
-
-    >>> escape("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    if name.isprintable() and "\\" not in name:
-        return name
-    return "".join(map(_escaped, name))
-
-
-@lru_cache(maxsize=4096)
-def _escaped(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
-    return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in _bytes(char))
-
-
-def _bytes(char: str) -> bytes:
-    try:
-        return os.fsencode(char)
-    except UnicodeEncodeError:  # a lone surrogate that no file name has, but JSON may
-        return char.encode("utf-8", "surrogatepass")
-
-
-def unescape(shown: str) -> str:
-    r"""Returns the name that ``escape`` displays as ``shown``. Raises ``ValueError`` for a backslash that starts neither ``\\``
-    nor ``\xNN``.
-
-    >>> unescape("a\\x1b[31mb") == "a\x1b[31mb"
-    True
-    """
-    if "\\" not in shown:
-        return shown
-    out = bytearray()
-    for match in _ESCAPED.finditer(os.fsencode(shown)):
-        part = match.group()
-        if part == b"\\":
-            raise ValueError(f"a backslash in a name is written \\\\ and any other byte \\xNN: {shown}")
-        if match.group(2) is not None:
-            out.append(int(match.group(2), 16))
-        else:
-            out += b"\\" if part == b"\\\\" else part
-    return os.fsdecode(bytes(out))
-
-
-def escape_text(data: bytes, *, keep_newlines: bool = True) -> str:
-    r"""Escapes a payload for display: printable UTF-8, newlines and tabs if asked, every other byte as ``\xNN``."""
-    lines = []
-    for line in data.split(b"\n") if keep_newlines else [data]:
-        parts = line.split(b"\t") if keep_newlines else [line]
-        lines.append("    ".join(escape(part.decode("utf-8", "surrogateescape")) for part in parts))
-    return "\n".join(lines)
-
-
-def program(command: str) -> str:
-    """Returns the short name of a process: its command line without path, interpreter and arguments. Not escaped.
-
-    >>> program("python3 /opt/memex/worker.py --all"), program("/usr/bin/rsync -a"), program("sh -c 'a b'"), program("worker")
-    ('worker.py', 'rsync', 'sh', 'worker')
-    """
-    return program_of(command.split()).removesuffix(" -c") or command
-
-
-def program_of(arguments: Sequence[str]) -> str:
-    """Returns the short name of a process with these arguments; "" if there are none. Not escaped.
-
-    >>> program_of(["/usr/bin/python3", "-m", "worker"]), program_of(["python3", "-u", "/srv/worker.py", "x"])
-    ('worker', 'worker.py')
-    >>> program_of(["/bin/sh", "-c", "a b"]), program_of(["-bash"])
-    ('sh -c', 'bash')
-    """
-    if not arguments or not arguments[0]:
-        return ""
-    name = _base(arguments[0].lstrip("-")) or arguments[0]
-    if not _INTERPRETERS.fullmatch(name):
-        return name
-    rest = iter(arguments[1:])
-    for word in rest:
-        if word == "-m":
-            return next(rest, name)
-        if word == "-c":
-            return f"{name} -c"
-        if not word.startswith("-"):
-            return _base(word) or name
-    return name
-
-
-def _base(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
 
 
 def suppressed_words(by_source: Mapping[str, int]) -> str:

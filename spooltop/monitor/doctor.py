@@ -16,9 +16,8 @@ from spooltop.control import Control
 from spooltop.errors import Refused
 from spooltop.model.snapshot import Disk, Problem, Severity, Snapshot
 from spooltop.model.target import FolderState, MountState, PlaceFacts, Trial, has_scheme
-from spooltop.model.text import escape
 from spooltop.model.units import count, duration, percent, size
-from spooltop.model.vocabulary import Action
+from spooltop.model.vocabulary import Action, escape
 
 # Result of one check of ``spooltop doctor``.
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from spooltop.model.cursors import cursor_keys
 from spooltop.model.plan import OperationRecord
 from spooltop.model.snapshot import Problem, Snapshot
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Json
+from spooltop.model.vocabulary import Json, escape
 
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""

@@ -19,8 +19,7 @@ from spooltop.errors import UsageError
 from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
 from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json, escape
 
 from .watching import OperationFeed
 

@@ -20,9 +20,8 @@ from msgspec import Struct
 
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import CODES, Severity, Snapshot, pause_words
-from spooltop.model.text import escape
 from spooltop.model.units import age, count
-from spooltop.model.vocabulary import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box, escape
 
 # Threshold ranges as the Nagios plugin guidelines define them: a range describes the values that do not alert.
 

@@ -18,9 +18,8 @@ from spooltop.model.plan import Selection
 from spooltop.model.queue import again_words
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import CODES, BoxState, Capacity, Observation, Problem, Rates, Severity, Snapshot, pause_words
-from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
-from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict, began
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict, began, escape
 
 from .cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
 from .cursors.watch import CursorWatch, WatchedFile

@@ -22,8 +22,8 @@ from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.protocols import KeptView, Sort
 from spooltop.model.snapshot import Problem, Severity, Snapshot
-from spooltop.model.text import escape, unescape
 from spooltop.model.units import clock_time
+from spooltop.model.vocabulary import escape, unescape
 
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""

@@ -45,9 +45,8 @@ from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation
 from spooltop.model.target import full_name, has_scheme
-from spooltop.model.text import escape
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Verdict, escape
 
 # Files of the user: the text of test messages, read once, when the plan is made, so that the messages that are put are those that
 # were shown; a message that is saved, which never replaces another file.

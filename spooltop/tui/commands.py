@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from spooltop.model import units
 from spooltop.model.plan import Plan, Selection
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict, escape
 from spooltop.operate.operations import holds_poison, poison_words
 
 from .context import LISTS, CommandContext, View

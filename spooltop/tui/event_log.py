@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from spooltop.model.plan import OperationRecord, Outcome, Result
 from spooltop.model.snapshot import Severity, Snapshot
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Owner, Verdict
+from spooltop.model.vocabulary import Owner, Verdict, escape
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
 
 _KEPT = 200

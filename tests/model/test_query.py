@@ -14,8 +14,7 @@ from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor
 from spooltop.model.plan import OperationRecord
 from spooltop.model.query import Words, cursor_facts, lock_facts, operation_facts, parse
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Lock, LockHolder, Owner, Row, Verdict
+from spooltop.model.vocabulary import Action, Box, Lock, LockHolder, Owner, Row, Verdict, escape
 from tests.clock import NOW
 
 

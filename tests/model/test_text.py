@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spooltop.model.text import escape, escape_text, unescape
+from spooltop.model.vocabulary import escape, escape_text, unescape
 
 
 @given(st.binary(max_size=255))

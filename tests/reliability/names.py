@@ -30,8 +30,20 @@ from spooltop.model.cursors import CursorSection
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Plan, Refusal, Result, Selection
 from spooltop.model.redact import redact
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import escape, unescape
-from spooltop.model.vocabulary import Action, Box, Holders, Holding, Lock, LockHolder, Owner, Payload, Row, Verdict
+from spooltop.model.vocabulary import (
+    Action,
+    Box,
+    Holders,
+    Holding,
+    Lock,
+    LockHolder,
+    Owner,
+    Payload,
+    Row,
+    Verdict,
+    escape,
+    unescape,
+)
 from spooltop.operate.operations import id_word
 from spooltop.tui.commands import palette
 from spooltop.tui.context import CommandContext, View

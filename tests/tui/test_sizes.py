@@ -13,8 +13,7 @@ from textual.geometry import Size
 from spooltop.model.cursors import CursorSection
 from spooltop.model.plan import Actor, AuditLine, AuditTrail, ItemResult, OperationRecord, Outcome
 from spooltop.model.snapshot import Problem, Severity
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Holders, Holding, LockHolder, Owner, Payload, Verdict
+from spooltop.model.vocabulary import Action, Holders, Holding, LockHolder, Owner, Payload, Verdict, escape
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written

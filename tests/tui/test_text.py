@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.text import escape_text, unescape
+from spooltop.model.vocabulary import escape_text, unescape
 from spooltop.tui.draw.spans import Span, Style, crop, line_text, line_width, spread
 from spooltop.tui.draw.text import clip, clip_left, cut, pad, pad_left, pieces, safe, safe_pieces, shown, text_width, wrap
 

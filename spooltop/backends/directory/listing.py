@@ -21,8 +21,7 @@ from spooltop.engine.system.files import NotRegular, open_regular
 from spooltop.errors import Unreadable
 from spooltop.model import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, Box, Key, Payload, Row, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Key, Payload, Row, Verdict, escape
 
 from ..access import closed_words, user_name
 from ..row_listing import matcher

@@ -18,9 +18,8 @@ from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
 from spooltop.model.snapshot import Observation, Pause, pause_words
-from spooltop.model.text import escape
 from spooltop.model.units import count
-from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
 
 from ..journal.item_operator import UNFILLED, PinnedChange, SingleOperator, Skipped, changed, one_step_record, ref_of
 from ..journal.log_store import LogStore

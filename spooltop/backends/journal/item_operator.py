@@ -29,8 +29,7 @@ from spooltop.model.plan import (
     Progress,
     Selection,
 )
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Json
+from spooltop.model.vocabulary import Action, Json, escape
 
 from ..access import user_name
 from .log_store import LogStore

@@ -26,8 +26,7 @@ from msgspec.structs import replace
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.plan import Actor, Outcome, Plan, Progress
-from spooltop.model.text import escape, unescape
-from spooltop.model.vocabulary import Action, Json
+from spooltop.model.vocabulary import Action, Json, escape, unescape
 
 from .log_store import OPERATION, LogStore
 

@@ -10,7 +10,7 @@ from spooltop.errors import NotASpool, Refused, UsageError
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Target
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from ..access import quoted
 from ..surroundings import Surroundings

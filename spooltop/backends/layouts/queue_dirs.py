@@ -17,7 +17,7 @@ from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
 from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
 from spooltop.model.closing import Closing
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from .definition import Layout
 

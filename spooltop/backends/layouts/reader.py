@@ -20,8 +20,21 @@ from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.snapshot import Ages, BoxState, Observation, VerdictCounts, Watch
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row, Verdict, began
+from spooltop.model.vocabulary import (
+    ASIDE,
+    Action,
+    Box,
+    Holders,
+    Key,
+    Lock,
+    LockHolder,
+    Owner,
+    Payload,
+    Row,
+    Verdict,
+    began,
+    escape,
+)
 
 from ..access import closed_words, why_read_only
 from ..row_listing import AgeCounter, RowListing

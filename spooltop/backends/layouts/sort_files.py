@@ -15,8 +15,7 @@ from msgspec.json import decode
 from msgspec.structs import force_setattr, replace
 
 from spooltop.engine.system.files import read_small
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, escape
 
 from ..surroundings import Users
 from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, Template, domain_of, is_time, time_of

@@ -16,9 +16,8 @@ from functools import cached_property
 from msgspec import Struct
 
 from spooltop.model.snapshot import QueueFinding
-from spooltop.model.text import escape
 from spooltop.model.units import age
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict, escape
 
 from ..surroundings import Surroundings, Users
 from .definition import CrossCheck, Layout, ProblemRule, VerdictRule, time_of

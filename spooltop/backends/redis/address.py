@@ -11,7 +11,7 @@ from msgspec import Struct
 from redis import connection
 
 from spooltop.errors import UsageError
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from .client import KINDS, OPTIONS, Endpoint
 

@@ -11,7 +11,7 @@ from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
 from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Labels, Target
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from ..surroundings import Surroundings
 from .address import Login, StreamAddress

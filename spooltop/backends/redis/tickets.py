@@ -14,8 +14,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.engine.tickets.file_queue import EPOCH_MS, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Key, Lock, LockHolder
+from spooltop.model.vocabulary import Action, Key, Lock, LockHolder, escape
 
 from .address import endpoint, parse_url, without_secrets
 from .client import ErrorReply, Nonsense, RedisClient, Reply, bytes_of, list_of, number_of, reply_text, text_of, trouble_of

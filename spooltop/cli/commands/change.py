@@ -14,9 +14,8 @@ from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection, TrackedMessage
 from spooltop.model.target import has_scheme
-from spooltop.model.text import escape
 from spooltop.model.units import duration
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, escape
 from spooltop.operate.operations import accepts, confirm_words
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context

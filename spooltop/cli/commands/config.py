@@ -6,7 +6,7 @@ import os
 import re
 from argparse import Namespace
 
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
 from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_read
 

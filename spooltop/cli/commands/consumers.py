@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from spooltop.model.consumers import ConsumerList, ConsumerRow, nameless_words
-from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, duration, fit, since, size
+from spooltop.model.vocabulary import escape
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..render.as_json import escaped, known, members

@@ -11,8 +11,7 @@ from typing import BinaryIO
 from spooltop.errors import DoesNotAnswer, NotASpool, Refused, SpooltopError, UsageError
 from spooltop.model.queue import Queue
 from spooltop.model.target import full_name, has_scheme, without_secrets
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box, escape
 from spooltop.queues import open_queue
 from spooltop.targets import identify_target
 

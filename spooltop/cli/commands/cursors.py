@@ -8,9 +8,8 @@ from spooltop.control import Control
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor, parse_value
 from spooltop.model.plan import Selection
-from spooltop.model.text import escape, unescape
 from spooltop.model.units import parse_age
-from spooltop.model.vocabulary import Action, Json
+from spooltop.model.vocabulary import Action, Json, escape, unescape
 
 from ..context import Context, answered, here_or
 from ..render import as_json, as_text

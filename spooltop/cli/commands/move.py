@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from spooltop.errors import ClaimLost, Refused, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 from spooltop.operate.operations import confirm_for
 from spooltop.queues import open_queue
 from spooltop.settings import load

@@ -11,8 +11,7 @@ from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable,
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import LIVE, Box, Lock, Row
+from spooltop.model.vocabulary import LIVE, Box, Lock, Row, escape
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..parser import id_of, selection_of

@@ -24,8 +24,8 @@ from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import Arrivals, Queue, QueueClaim
 from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
+from spooltop.model.vocabulary import escape
 from spooltop.settings import load
 
 from ..context import Context

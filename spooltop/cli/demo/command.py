@@ -16,8 +16,7 @@ from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import OperationRecord
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action
+from spooltop.model.vocabulary import Action, escape
 
 from ..context import Context
 from ..render import as_json, as_text

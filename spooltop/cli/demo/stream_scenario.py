@@ -19,8 +19,7 @@ from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.engine.system.syscalls import end_with_parent
 from spooltop.errors import Refused, Unavailable, UsageError
 from spooltop.model.plan import Selection
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import Action, Box, escape
 
 from .demo_dir import STREAM, WORKING, socket_in
 from .scenario import NEWEST, Acts, Child, HeldMessage, OpenQueue, Scenario, fork, row

@@ -13,9 +13,8 @@ from spooltop.model.cursors import Cursor, CursorSection, cursor_keys
 from spooltop.model.plan import AuditTrail, ItemResult, OperationRecord, Outcome, Plan, Result, Selection
 from spooltop.model.snapshot import BoxState, Pause, Problem, Snapshot
 from spooltop.model.target import full_name
-from spooltop.model.text import escape, escape_text
 from spooltop.model.units import since
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row, escape, escape_text
 
 _BOXES = (*LIVE, *ASIDE)
 """Boxes that every target has in JSON, also where they are not visible."""

@@ -9,9 +9,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from spooltop.model.cursors import Cursor
 from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.text import escape, escape_text, suppressed_words
+from spooltop.model.text import suppressed_words
 from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, since, size, span
-from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Holders, Lock, LockHolder, Payload, Row, Verdict
+from spooltop.model.vocabulary import (
+    EXITED,
+    RUNNING,
+    Action,
+    Box,
+    Holders,
+    Lock,
+    LockHolder,
+    Payload,
+    Row,
+    Verdict,
+    escape,
+    escape_text,
+)
 
 from ..terminal import printable
 

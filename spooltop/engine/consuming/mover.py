@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from spooltop.errors import Unreadable
 from spooltop.model.closing import Closing
 from spooltop.model.queue import InterruptedMove, QueueCounts
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict, escape
 
 from ..dirs import SpoolDirs
 from ..names import Name, claimable, not_before, parse

@@ -11,9 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model.cursors import CursorSection, CursorWrite, direction, order, pick, shown
-from spooltop.model.text import escape, program
 from spooltop.model.units import age, interval
-from spooltop.model.vocabulary import Json, LockHolder
+from spooltop.model.vocabulary import Json, LockHolder, escape, program
 
 RING = 200
 """Most writes that are kept of each source."""

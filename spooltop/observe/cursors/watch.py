@@ -20,9 +20,8 @@ from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
 from spooltop.model.snapshot import Observation
-from spooltop.model.text import escape
 from spooltop.model.units import age, interval
-from spooltop.model.vocabulary import Json
+from spooltop.model.vocabulary import Json, escape
 
 from .history import (
     ASK_FOR_LOGS,

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from spooltop.model import units
 from spooltop.model.snapshot import Percentiles, kept_words
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict, escape
 
 from .header import Zone, when
 from .lists import owner_text

@@ -7,8 +7,7 @@ from functools import partial
 
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import program
-from spooltop.model.vocabulary import Lock, LockHolder
+from spooltop.model.vocabulary import Lock, LockHolder, program
 
 from .frame import Section, frame
 from .header import ago

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
 
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 _ELLIPSIS = "…"
 _LONGEST = 2048

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from spooltop.model.plan import TrackedMessage
-from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import Box, Row, Verdict
+from spooltop.model.vocabulary import Box, Row, Verdict, escape, program
 
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, panel_frame

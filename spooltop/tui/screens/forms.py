@@ -14,8 +14,7 @@ from textual.screen import ScreenResultType
 from spooltop.errors import SpooltopError
 from spooltop.model.cursors import Cursor, ParsedValue, parse_value
 from spooltop.model.plan import Result, Selection
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Key
+from spooltop.model.vocabulary import Action, Box, Json, Key, escape
 
 from ..commands import footer
 from ..context import CommandContext, View

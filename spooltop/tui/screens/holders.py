@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from spooltop.errors import SpooltopError
-from spooltop.model.text import program
-from spooltop.model.vocabulary import Holders, Holding, Key
+from spooltop.model.vocabulary import Holders, Holding, Key, program
 
 from ..context import View
 from ..draw.frame import WIDEST, inner_width, panel_frame

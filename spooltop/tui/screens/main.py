@@ -17,8 +17,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.plan import Result, Selection
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import escape, escape_text
-from spooltop.model.vocabulary import ASIDE, Action, Box
+from spooltop.model.vocabulary import ASIDE, Action, Box, escape, escape_text
 
 from ..commands import READING, TABS, KeyCommand, by_id, own_command
 from ..context import BOX_OF, LISTS, View

@@ -14,8 +14,7 @@ from textual.message import Message
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model import units
 from spooltop.model.plan import Confirm, Item, Plan, Refusal, Result, Selection, warnings_of
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
 from ..commands import WHOLE, command_for, plan_words

@@ -12,9 +12,8 @@ from spooltop.model.cursors import direction, pick, same_json
 from spooltop.model.cursors import shown as cursor_text
 from spooltop.model.plan import Outcome, Plan, Result, TrackedMessage
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict, escape, program
 
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame

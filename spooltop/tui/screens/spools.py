@@ -10,8 +10,7 @@ from textual.events import Key
 
 from spooltop.model import units
 from spooltop.model.target import full_name, without_secrets
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, Box
+from spooltop.model.vocabulary import ASIDE, Box, escape
 from spooltop.monitor.glance import Glance, Level, natural, worst_first
 from spooltop.monitor.spools_watch import SpoolsWatch
 

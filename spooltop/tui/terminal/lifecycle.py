@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from selectors import DefaultSelector, SelectorKey
 
 from spooltop.model.plan import Outcome, Result
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action
+from spooltop.model.vocabulary import Action, escape
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from spooltop.engine import Spool
 from spooltop.model.plan import Outcome, Result, Selection
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict, escape
 from tests.backends.conftest import Interpose
 from tests.builders import ALL, SpoolWorld, message_id
 

@@ -28,8 +28,8 @@ from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import Refused
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
-from spooltop.model.text import escape, finite, json_object
-from spooltop.model.vocabulary import Json, LockHolder
+from spooltop.model.text import finite, json_object
+from spooltop.model.vocabulary import Json, LockHolder, escape
 
 from ...access import closed_words, why_read_only
 from ..events.inotify import in_order, listening, watch_fd

@@ -18,8 +18,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource, direction, pick, same_json, shown, type_change
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
 from spooltop.model.redact import unredact
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Row
+from spooltop.model.vocabulary import Action, Box, Json, Row, escape
 
 from ...journal.item_operator import (
     UNFILLED,

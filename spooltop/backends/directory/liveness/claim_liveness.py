@@ -27,9 +27,8 @@ from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
 from spooltop.model.consumers import ConsumerList, ConsumerRow, Usage
 from spooltop.model.plan import Progress
-from spooltop.model.text import escape
 from spooltop.model.units import age
-from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict, began
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict, began, escape
 
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions

@@ -24,8 +24,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
 from spooltop.model.plan import Progress
 from spooltop.model.proc import Device
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict
+from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, escape
 
 from ...access import user_name
 from ..locks.lock_files import LockTable

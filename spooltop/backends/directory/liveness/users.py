@@ -16,8 +16,7 @@ from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box, Holders, Holding, Key
+from spooltop.model.vocabulary import Box, Holders, Holding, Key, escape
 
 from ...access import user_name
 from ..listing import split_key

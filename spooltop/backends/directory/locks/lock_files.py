@@ -29,9 +29,9 @@ from msgspec.structs import replace
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.proc import Device, LockLine, parse_locks
-from spooltop.model.text import escape, json_object
+from spooltop.model.text import json_object
 from spooltop.model.units import clock_time
-from spooltop.model.vocabulary import EXITED, Lock, LockHolder, Verdict
+from spooltop.model.vocabulary import EXITED, Lock, LockHolder, Verdict, escape
 
 from ...access import closed_words, why_read_only
 from ..liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid

@@ -18,9 +18,8 @@ from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse
 from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
-from spooltop.model.text import escape
 from spooltop.model.units import age, count, duration
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Lock, Row, Verdict
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Lock, Row, Verdict, escape
 
 from ...access import quoted
 from ...journal.item_operator import (

@@ -19,8 +19,7 @@ from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model.plan import Outcome
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict, escape
 
 from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves

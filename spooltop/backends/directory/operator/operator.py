@@ -35,8 +35,7 @@ from spooltop.model.plan import (
 )
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
-from spooltop.model.text import escape, program
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict, escape, program
 
 from ...access import user_name
 from ...journal.item_operator import EndedStep, ItemOperator

@@ -22,9 +22,8 @@ from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.plan import BATCH, Candidates, Progress, Refusal, Selection
 from spooltop.model.queue import again_words
-from spooltop.model.text import escape, program
 from spooltop.model.units import size
-from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict
+from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict, escape, program
 
 from ...journal.log_store import OPERATION
 from ..listing import ordered

@@ -12,8 +12,7 @@ from spooltop.engine.system import host
 from spooltop.model.backend import Capabilities
 from spooltop.model.proc import Mount, parse_mounts
 from spooltop.model.snapshot import Disk, Viewer
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import LIVE, Action, Box
+from spooltop.model.vocabulary import LIVE, Action, Box, escape
 
 from ...access import group_name, user_name
 from ..world import System

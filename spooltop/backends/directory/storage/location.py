@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol, Self
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES, Files
-from spooltop.model.text import escape, finite
-from spooltop.model.vocabulary import ASIDE, Box, Json
+from spooltop.model.text import finite
+from spooltop.model.vocabulary import ASIDE, Box, Json, escape
 
 from ...journal.log_store import OPERATION
 

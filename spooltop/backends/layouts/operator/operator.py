@@ -13,8 +13,7 @@ from spooltop.engine.atomic import discard, publish_new
 from spooltop.errors import AuditFailed
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
 
 from ...journal.item_operator import (
     EndedStep,

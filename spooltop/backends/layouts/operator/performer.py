@@ -20,7 +20,7 @@ from spooltop.engine.atomic import discard, open_shared, write_new
 from spooltop.engine.system.files import closing, is_inode, read_small
 from spooltop.errors import Refused
 from spooltop.model.plan import Outcome
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from ...journal.item_operator import Skipped
 from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Candidates, Item, Progress, Refusal, Selection
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Row, Verdict
+from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
 
 from ..definition import Filling, Layout, LayoutAction, Match
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside

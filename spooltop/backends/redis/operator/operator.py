@@ -30,8 +30,8 @@ from spooltop.model.plan import (
 )
 from spooltop.model.queue import again_words
 from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.text import escape, json_object
-from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict
+from spooltop.model.text import json_object
+from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape
 
 from ...journal.item_operator import EndedStep, ItemOperator, operation_record
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs

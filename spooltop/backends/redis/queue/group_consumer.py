@@ -19,7 +19,7 @@ from spooltop.engine.system.host import is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavailable
 from spooltop.model.closing import Closing
 from spooltop.model.queue import InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words

@@ -21,7 +21,8 @@ from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavai
 from spooltop.model.closing import Closing
 from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity, mover_of
 from spooltop.model.snapshot import Pause
-from spooltop.model.text import escape, json_object
+from spooltop.model.text import json_object
+from spooltop.model.vocabulary import escape
 
 from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames

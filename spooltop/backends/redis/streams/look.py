@@ -12,9 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.errors import Unavailable
-from spooltop.model.text import escape
 from spooltop.model.units import age
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict, escape
 
 from ...surroundings import Connection, LocalClient, Surroundings
 from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of, trouble_of

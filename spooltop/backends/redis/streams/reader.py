@@ -21,10 +21,10 @@ from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.query import MessageFacts, parse
 from spooltop.model.snapshot import BoxState, Capacity, Flow, Observation, QueueFinding, VerdictCounts, Viewer, Watch
-from spooltop.model.text import escape, json_object
+from spooltop.model.text import json_object
 from spooltop.model.units import age, count
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began
+from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began, escape
 
 from ...row_listing import RowListing
 from ..client import Endpoint, ErrorReply

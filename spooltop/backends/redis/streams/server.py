@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.errors import NotASpool, SpooltopError, Unavailable
-from spooltop.model.text import escape
+from spooltop.model.vocabulary import escape
 
 from ..address import Login, StreamAddress
 from ..client import (
