@@ -295,19 +295,19 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         recorded = replace(self._recorded(intent), by=self._actor, count=plan.count, force=plan.force)
         unlogged = self._log.begin(plan, encode_intent(recorded, self._kind))
         ended = self._apply(items, intent, stop)
-        if unlogged:
-            return [one._replace(reason=one.reason or unlogged) for one in ended.results], ended.error
-        try:
-            if ended.outcome is not None:
-                # The next intent syncs it; after the last one, and before it may be long, it is synced at once.
-                last = place + len(ended.results) >= plan.count or plan.rate is not None or ended.error is not None
+        results, error = ended.results, ended.error
+        if not unlogged and ended.outcome is not None:
+            # The next intent syncs it; after the last one, and before it may be long, it is synced at once.
+            last = place + len(results) >= plan.count or plan.rate is not None or error is not None
+            try:
                 self._log_result(intent, ended.outcome, sync=last)
-        except AuditFailed as error:
-            if not (plan.works_when_full and error.full):
-                return ended.results, ended.error or error
-            unlogged = f"its outcome is not in the journal: {error.what}"
-            return [one._replace(reason=one.reason or unlogged) for one in ended.results], ended.error
-        return ended.results, ended.error
+            except AuditFailed as failed:
+                if not (plan.works_when_full and failed.full):
+                    return results, error or failed
+                unlogged = f"its outcome is not in the journal: {failed.what}"
+        if unlogged:
+            results = [one._replace(reason=one.reason or unlogged) for one in results]
+        return results, error
 
     def _log_result(self, intent: IntentT, outcome: ResultT, *, sync: bool = True) -> None:
         """Raises ``AuditFailed``."""

@@ -109,11 +109,6 @@ class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     ends: bytes = b""
     shorten: Callable[[bytes], bytes] = bytes
 
-    @property
-    def head(self) -> re.Pattern[bytes]:
-        """Matches the beginning of a line as ``encode`` writes it: its type, operation and step."""
-        return _head(self.step)
-
 
 class LoggedOperation(Struct, Generic[IntentT, ResultT]):
     """All that a log holds of one operation. ``first`` is its first intent; ``trusted``: nobody else could have written it;
@@ -166,6 +161,7 @@ HEAD_AT_MOST = 4096
 
 @cache
 def _head(step: str) -> re.Pattern[bytes]:
+    """Matches the beginning of a line as it is encoded: its type, operation and step."""
     number = f'"{step}":([0-9]{{1,9}}),' if step else "()"
     head = r'\{"schema":1,"line":"(intent|result)","operation":"([0-9A-Za-z][0-9A-Za-z._-]{0,63})",(?:"action":"[a-z-]{1,20}",)?'
     return re.compile((head + number).encode())
@@ -236,7 +232,7 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepRes
 
 def step_of(line: bytes, kind: RecordType[Any, Any]) -> tuple[bool, str, int]:
     """Tells if a line is a result, its operation and the number of its step. Raises ``ValueError`` as ``decode`` does."""
-    if kind.ends and line.endswith(kind.ends) and (found := kind.head.match(line)) is not None:
+    if kind.ends and line.endswith(kind.ends) and (found := _head(kind.step).match(line)) is not None:
         return found[1] == b"result", found[2].decode(), int(found[3] or 0)
     record = decode(kind.shorten(line), kind)
     return isinstance(record, StepResult), record.operation, record.step
@@ -328,14 +324,13 @@ class RecordLog(Generic[IntentT, ResultT]):
     def __init__(self, store: LogStore, kind: RecordType[IntentT, ResultT]) -> None:
         self._store = store
         self._kind = kind
-        self._following = self._carried
         self._name = f"{kind.name}.jsonl"
         self._unsynced = False
 
     def append(self, line: bytes, *, sync: bool = True) -> None:
         """Appends an encoded line, synced unless a later line or ``settle`` will sync it; an empty one only syncs. Raises
         ``AuditFailed``: then nothing may be changed."""
-        following = self._following if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
+        following = self._carried if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
         try:
             self._store.append(self._name, line, sync=sync, following=following)
             self._unsynced = not sync

@@ -77,7 +77,7 @@ def _named_layout(path: str, asked: OpenAs) -> Layout | None:
     from .load import find_layout
 
     if not asked.as_kind:
-        return _known_layout(path, asked.environ, kept=True)
+        return layout_of(path, asked.environ, kept=True)
     layout = find_layout(asked.as_kind, asked.environ)
     if layout is None:
         what = f"no layout is called {escape(asked.as_kind)}"
@@ -85,16 +85,12 @@ def _named_layout(path: str, asked: OpenAs) -> Layout | None:
     return layout if os.path.isdir(path) else None
 
 
-def layout_of(path: str, environ: Mapping[str, str]) -> Layout | None:
+def layout_of(path: str, environ: Mapping[str, str], *, kept: bool = False) -> Layout | None:
     """Returns the layout whose name is kept beside the directory ``path``, else the first known one that it has; None for a
-    directory that has none or cannot be read."""
-    return _known_layout(path, environ)
-
-
-def _known_layout(path: str, environ: Mapping[str, str], *, kept: bool = False) -> Layout | None:
+    directory that has none or cannot be read. ``kept``: only the one whose name is kept, by its owner, root or this user."""
     from .load import layout_files
     from .queue_dirs import kept_layout
-    from .sort_files import first_layout, open_root
+    from .sort_files import has_layout, open_root
 
     try:
         root = open_root(path)
@@ -104,7 +100,9 @@ def _known_layout(path: str, environ: Mapping[str, str], *, kept: bool = False) 
         layouts = [file.layout for file in layout_files(environ) if file.layout is not None]
         # Before it is asked whether it is a spool, somebody else's word must not hide that it is one.
         found = kept_layout(path, layouts, by_owner=kept)
-        return first_layout(layouts, root) if found is None and not kept else found
+        if found is not None or kept:
+            return found
+        return next((layout for layout in layouts if has_layout(layout, root)), None)
     except OSError:
         return None
     finally:

@@ -77,20 +77,11 @@ def domain_of(address: str) -> str:
 # make a match take longer than the name is long. Each piece but the last open one takes what it can at its place and never
 # gives it back.
 
-TYPES = {
-    "": "any characters but a slash, as few as the text after it allows",
-    "int": "decimal digits",
-    "hex": "hexadecimal digits, small letters",
-    "hexN": "exactly N hexadecimal digits: hex14",
-    "sec": "10 decimal digits: epoch seconds",
-    "ms": "13 decimal digits: epoch milliseconds",
-    "hexsec": "8 hexadecimal digits: epoch seconds",
-    "hexms": "11 or 12 hexadecimal digits: epoch milliseconds",
-    "uuid": "36 characters of a UUID",
-    "pfid": "6 to 20 letters and digits: an id of a Postfix queue",
-    "A|B": "one of these words: queue|schedule",
-}
-"""The types of pieces, and the text that each takes."""
+TYPES = ("int", "hex", "hexN", "sec", "ms", "hexsec", "hexms", "uuid", "pfid", "A|B")
+"""The types of pieces. Without one a piece takes any characters but a slash, as few as the text after it allows; ``int`` decimal
+digits, ``hex`` hexadecimal digits in small letters, ``hex14`` exactly so many; ``sec`` and ``ms`` 10 and 13 decimal digits of
+epoch seconds and milliseconds, ``hexsec`` 8 and ``hexms`` 11 or 12 hexadecimal ones; ``uuid`` the 36 characters of a UUID;
+``pfid`` 6 to 20 letters and digits, an id of a Postfix queue; ``queue|schedule`` one of these words."""
 
 DEEPEST = 8
 """Maximum number of parts of a path."""
@@ -215,7 +206,7 @@ def _body(piece: str | None, types: dict[str, str], any_character: str, last: bo
     exact = _HEX.match(kind)
     words = [re.escape(word) for word in sorted(kind.split("|"), key=len, reverse=True)] if _WORDS.match(kind) else []
     if kind and kind not in _CLASSES and not exact and not words:
-        raise InvalidTemplate(f"{{{piece}}}: unknown type {kind!r}; there are {', '.join(one for one in TYPES if one)}")
+        raise InvalidTemplate(f"{{{piece}}}: unknown type {kind!r}; there are {', '.join(TYPES)}")
     types[name] = kind
     if words:
         return f"(?P<{name}>(?>{'|'.join(words)}))"

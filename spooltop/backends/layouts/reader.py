@@ -361,7 +361,7 @@ class LayoutReader:
         if self._read_only is not None:
             return Capabilities.nothing(self._read_only, self._layout.commands)
         try:
-            with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs:
+            with self._dirs() as dirs:
                 return can_change(self._layout, dirs)
         except OSError as error:
             return Capabilities.nothing(f"its directory cannot be opened: {error.strerror}")
@@ -376,13 +376,14 @@ class LayoutReader:
 
     def _set_aside(self) -> list[AsideMessage]:
         """The messages that spooltop has set aside."""
-        found: list[AsideMessage] = []
         try:
-            with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs:
-                found.extend(messages_aside(self._layout, dirs, self._most))  # keeps what came before an error
+            with self._dirs() as dirs:
+                return [*messages_aside(self._layout, dirs, self._most)]
         except OSError:
-            return found  # the directory is gone: the boxes say so
-        return found
+            return []  # the directory is gone: the boxes say so
+
+    def _dirs(self) -> QueueDirs:
+        return QueueDirs(self._path, self._layout.side_dir, REAL_FILES)
 
     def _held(self) -> list[QueueFile]:
         return [one.file for one in self._aside.values() if one.box is Box.HELD]
@@ -483,12 +484,12 @@ class LayoutReader:
     @contextmanager
     def _place(self, row: Row) -> Iterator[tuple[int, str]]:
         """The descriptor of the directory in which a message lies, and its name there. Raises ``OSError``."""
-        with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs, dirs.parent(_location(row)) as found:
+        with self._dirs() as dirs, dirs.parent(location_of(row)) as found:
             yield found
 
     def _shown(self, row: Row) -> str:
         """The path of a message below the queue, or beside it where it was set aside."""
-        return shown_location(_location(row), self._layout.side_dir, self._path)
+        return shown_location(location_of(row), self._layout.side_dir, self._path)
 
     def _row(self, key: Key) -> Row:
         box, path = key if isinstance(key, tuple) else ("", "")
@@ -550,7 +551,8 @@ class LayoutReader:
         os.close(self._root)
 
 
-def _location(row: Row) -> str:
+def location_of(row: Row) -> str:
+    """The location of the file of a message."""
     assert isinstance(row.key, tuple)
     return str(row.key[1])
 

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -172,11 +172,6 @@ def open_root(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
     except ValueError as error:  # a NUL byte
         raise FileNotFoundError(errno.ENOENT, str(error), path) from error
-
-
-def first_layout(layouts: Iterable[Layout], root: int) -> Layout | None:
-    """The first of ``layouts`` that the directory has."""
-    return next((layout for layout in layouts if has_layout(layout, root)), None)
 
 
 _JSON_LIMIT = 65_536

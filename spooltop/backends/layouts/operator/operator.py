@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from spooltop.engine.atomic import discard, publish_new
-from spooltop.errors import AuditFailed
+from spooltop.engine.atomic import discard, open_shared, publish_new
+from spooltop.engine.system.files import closing
+from spooltop.errors import AuditFailed, Refused
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
 from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
@@ -29,7 +30,7 @@ from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
 from ..definition import Layout
 from ..queue_dirs import ASIDE, QueueDirs, aside, in_queue, is_aside, keep_name, shown_location
-from ..reader import LayoutReader, can_change
+from ..reader import LayoutReader, can_change, location_of
 from ..sort_files import META, QueueFile, encode_meta
 from ..verdicts import judge
 from .performer import (
@@ -40,16 +41,13 @@ from .performer import (
     LayoutIntent,
     LayoutOutcome,
     MessageChanges,
-    Patience,
     Performer,
     Verb,
     inverse,
-    own_turn,
     pins_of,
-    program_locked,
     stage_of,
 )
-from .planning import Chooser, MessagePlan, location_of, match_of, placed
+from .planning import Chooser, MessagePlan, match_of, placed
 
 # Reverses an operation from its records in the journal, and lists operations.
 
@@ -92,36 +90,6 @@ def stage_now(dirs: QueueDirs, intent: MessageChanges, at: float, *, ended: bool
             found = dirs.status(location) if location else None
             newest = max(newest, 0 if found is None else found.st_ctime_ns)
     return stage if newest / 1e9 < at + DURING else None
-
-
-def undo_candidates(
-    dirs: QueueDirs, layout: Layout, logged: LoggedMessages, undos: Sequence[LoggedMessages], seen: Mapping[str, Row]
-) -> tuple[list[Item], list[Refusal], list[str]]:
-    """Pins the messages of ``logged`` that can go back to where they were, as far as none of ``undos`` has reversed them.
-    ``seen`` are the messages of a look just now by location. Raises ``OSError``."""
-    reversing = [one for undo in undos for one in messages_of(undo)]
-    reversed_by = {one.changes.reverses for one in reversing if one.outcome is not None and one.outcome.changed}
-    cut_off = {one.changes.reverses: one.changes for one in reversing if one.outcome is None}
-    items: list[Item] = []
-    refused: list[Refusal] = []
-    for place, intent, at, outcome in messages_of(logged):
-        if place in reversed_by or (outcome is not None and not outcome.changed):
-            continue
-        stage = stage_now(dirs, intent, at, ended=outcome is not None, latest=True)
-        number = None if stage is None else stage[0]
-        if number == 0:
-            continue  # it was cut short before, or is back already
-        row = _row(layout, intent, number, seen)
-        if any(change.verb is Verb.DELETE for change in intent.changes):
-            refused.append(Refusal(row, "deleted permanently"))
-        elif number is not None:
-            items.append(Item(row, _reversed(dirs, intent, number, place)))
-        elif place in cut_off:
-            items.append(Item(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
-        else:
-            refused.append(Refusal(row, "too late: its program, or somebody else, has changed it since"))
-    notes = [f"{len(reversed_by)} of {logged.first.count} undone already."] if reversed_by else []
-    return items, refused, notes
 
 
 def _reversed(dirs: QueueDirs, intent: MessageChanges, number: int, place: int) -> MessagePlan:
@@ -197,6 +165,10 @@ def remove_drafts(dirs: QueueDirs) -> None:
             discard(dirs.files, name, own)
 
 
+OPERATE_LOCK = "operate.lock"
+"""The file in spooltop's own directory that an operator locks while it changes messages."""
+_TICK = 0.05
+"""Seconds between two attempts at a lock."""
 PATIENCE = 10.0
 """Seconds that a change waits for a lock; after that nothing is changed."""
 _STEP_ENDS = 1.0
@@ -261,8 +233,40 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         return [f"Operation {one} was cut off; what it left half done is finished first." for one in cut_off]
 
     @contextmanager
+    def _locked(self, dirs: QueueDirs, fd: int, stop: Callable[[], bool], otherwise: Exception) -> Iterator[None]:
+        """Holds the lock of the file ``fd``, and closes it. Raises ``otherwise`` where that takes long or ``stop`` says so."""
+        with closing(dirs.files, fd):
+            left = self._patience
+            while not dirs.files.lock(fd):
+                if left <= 0 or stop():
+                    raise otherwise
+                self._wait(_TICK)
+                left -= _TICK
+            yield
+
+    def _own_turn(self, dirs: QueueDirs, stop: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Keeps other operators out, so that a message whose record has no result was cut off, and is not being changed. Raises
+        ``Refused``, ``OSError``."""
+        own = dirs.private_dir(create=True)
+        assert own is not None  # create=True makes it or raises
+        why = f"another spooltop has been changing this queue for {self._patience:.0f} s"
+        refused = Refused(why, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
+        return self._locked(dirs, open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own)), stop, refused)
+
+    def _program_locked(self, dirs: QueueDirs, stop: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Holds the lock of the queue's program, which takes it around each change of its own, where it has one. Raises
+        ``Skipped`` where it cannot be had, ``OSError``."""
+        path = self._layout.lock
+        if not path:
+            return nullcontext()
+        with dirs.parent(path) as (at, name):
+            fd = dirs.files.reopen(name, at)
+        skipped = Skipped(f"{escape(path)} has been locked by its program for {self._patience:.0f} s")
+        return self._locked(dirs, fd, stop, skipped)
+
+    @contextmanager
     def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
-        with self._translate_errors(), self._opened() as dirs, own_turn(dirs, self._patient(stop)):
+        with self._translate_errors(), self._opened() as dirs, self._own_turn(dirs, stop):
             self._dirs = dirs
             try:
                 self._keep_name(dirs, plan)
@@ -291,7 +295,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                 if logged.operation in (plan.undoes, plan.operation) or not logged.trusted:
                     continue
                 for batch, _ in logged.steps.values():
-                    with program_locked(dirs, self._layout.lock, self._patient(stop)):
+                    with self._program_locked(dirs, stop):
                         outcomes = [finished(dirs, one, batch.at) for one in batch.items]
                     dirs.sync_touched()
                     for one, outcome in zip(batch.items, outcomes, strict=True):
@@ -347,7 +351,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         def change() -> None:
             if dirs.identity != ref.queue:
                 raise Skipped("the directory was replaced since the list was made")
-            with program_locked(dirs, self._layout.lock, self._patient(stop)):
+            with self._program_locked(dirs, stop):
                 try:
                     performer.check()
                 except Skipped as error:
@@ -393,6 +397,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         return operation_record(logged, undone, words, other="deleted permanently" if deletes else None)
 
     def _undo(self, dirs: QueueDirs, undoes: str, reader: LayoutReader) -> Candidates:
+        """Pins the messages of an operation that can go back to where they were, as far as no other has reversed them."""
         logged, undos, problems = self._logged(undoes)
         if logged is None:
             return Candidates((), (), problems)
@@ -400,11 +405,29 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             why = "its journal may have been written by another user, so nothing is reversed by it"
             return Candidates((), (), (why, *problems))
         seen = {location_of(row): row for box in Box for row in reader.rows(box)}
-        items, refused, notes = undo_candidates(dirs, self._layout, logged, [one for one in undos if changed(one)], seen)
+        reversing = [one for undo in undos if changed(undo) for one in messages_of(undo)]
+        reversed_by = {one.changes.reverses for one in reversing if one.outcome is not None and one.outcome.changed}
+        cut_off = {one.changes.reverses: one.changes for one in reversing if one.outcome is None}
+        items: list[Item] = []
+        refused: list[Refusal] = []
+        for place, intent, at, outcome in messages_of(logged):
+            if place in reversed_by or (outcome is not None and not outcome.changed):
+                continue
+            stage = stage_now(dirs, intent, at, ended=outcome is not None, latest=True)
+            number = None if stage is None else stage[0]
+            if number == 0:
+                continue  # it was cut short before, or is back already
+            row = _row(self._layout, intent, number, seen)
+            if any(change.verb is Verb.DELETE for change in intent.changes):
+                refused.append(Refusal(row, "deleted permanently"))
+            elif number is not None:
+                items.append(Item(row, _reversed(dirs, intent, number, place)))
+            elif place in cut_off:
+                items.append(Item(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
+            else:
+                refused.append(Refusal(row, "too late: its program, or somebody else, has changed it since"))
+        notes = [f"{len(reversed_by)} of {logged.first.count} undone already."] if reversed_by else []
         return Candidates(items, refused, (*notes, *problems))
-
-    def _patient(self, stop: Callable[[], bool]) -> Patience:
-        return Patience(self._patience, self._wait, stop)
 
     def _opened(self) -> QueueDirs:
         return QueueDirs(self._path, self._layout.side_dir, self._files)

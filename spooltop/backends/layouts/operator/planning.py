@@ -14,7 +14,7 @@ from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
 
 from ..definition import Filling, Layout, LayoutAction, Match
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
-from ..reader import BUILT_IN, LayoutReader, sources_of
+from ..reader import BUILT_IN, LayoutReader, location_of, sources_of
 from .performer import NOTHING, FileChange, MessageChanges, Pin, Verb, pin_of, read_text
 
 _HERE = "?"
@@ -221,12 +221,6 @@ def match_of(layout: Layout, row: Row) -> tuple[Match, Mapping[str, str]] | None
             if fields is not None:
                 return match, fields
     return None
-
-
-def location_of(row: Row) -> str:
-    """The location of the file of a message."""
-    assert isinstance(row.key, tuple)
-    return str(row.key[1])
 
 
 class Chooser:
