@@ -86,9 +86,9 @@ class RedisBackend:
         )  # fmt: skip
 
         def operator() -> OpenedOperator:
-            from .operator.operator import open_operator
+            from .operator.operator import StreamOperator
 
-            made = open_operator(
+            made = StreamOperator(
                 endpoint, names, address.shown, judge, clock=settings.clock, state=settings.state,
                 read_only=settings.read_only,
             )

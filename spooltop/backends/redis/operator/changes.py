@@ -275,17 +275,18 @@ def can_change(server: OperatorConnection) -> Capabilities:
     """Returns what may be done to a group. The commands that it tries name the id 0-0, which no entry has. Raises
     ``Unavailable``."""
     names = server.names
-    refusals = {
-        command: f"this user of the server may not {what} ({command})"
-        for command, what in (("XACK", "acknowledge messages"), ("XDEL", "delete messages"), ("EVAL", "run scripts"))
+    probes = {
+        ("XACK", names.stream, names.group, "0-0"): "acknowledge messages",
+        ("XDEL", names.stream, "0-0"): "delete messages",
+        ("EVAL", "return 1", "0"): "run scripts",
     }
+    refusals = {probe[0]: f"this user of the server may not {what} ({probe[0]})" for probe, what in probes.items()}
     try:
         denied = _denied(server)
         if "ROLE" not in denied:
             check_master(server)
         if (first := next((refusals[command] for command in refusals if command in denied), None)) is not None:
             return Capabilities.nothing(first)
-        probes = (("XACK", names.stream, names.group, "0-0"), ("XDEL", names.stream, "0-0"), ("EVAL", "return 1", 0))
         for refused, reply in zip(refusals.values(), server.try_all("look", *probes), strict=True):
             if isinstance(reply, ErrorReply):
                 if str(reply).startswith(("READONLY", "NOPERM")):

@@ -34,7 +34,7 @@ from spooltop.model.text import json_object
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape
 
 from ...journal.item_operator import EndedStep, ItemOperator, operation_record
-from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs
+from ...journal.log_store import STATE_DIR, LogFiles, StateLogs
 from ...plan_options import InjectedContent, pause_reason
 from ..client import Endpoint, ErrorReply, Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
@@ -437,12 +437,7 @@ class GroupChooser:
                 return
 
     def _made(self, pinned: PinnedRow) -> Item | Refusal:
-        row = pinned.row
-        if row.box is Box.CUR:
-            return self._claim(pinned)
-        if row.box is Box.NEW:
-            return self._new(pinned)
-        return self._aside(pinned)
+        return {Box.CUR: self._claim, Box.NEW: self._new}.get(pinned.row.box, self._aside)(pinned)
 
     def _claim(self, pinned: PinnedRow) -> Item | Refusal:
         row, warning = pinned.row, ""
@@ -597,18 +592,31 @@ AT_ONCE = 25
 
 
 class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
-    """Implements ``model.protocols.Operator`` for the group of ``server``. ``store`` keeps the journal on this
-    machine: a stream can be trimmed by others. ``judge`` judges consumers; ``read_only`` says why nothing may be
-    changed."""
+    """Implements ``model.protocols.Operator`` for the group ``names.group``, whose address is ``shown``. ``judge`` knows which
+    consumers are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal on
+    this machine: a stream can be trimmed by others. ``read_only`` says why nothing may be changed."""
 
     at_once = AT_ONCE
 
     def __init__(
-        self, server: StepSender, store: LogStore, judge: Judge, clock: Callable[[], float], read_only: str | None
-    ) -> None:
-        super().__init__(server.address, store, BATCHES, clock=clock, read_only=read_only)
-        self._server = server
+        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Callable[[], float],
+        state: str | None, read_only: str | None,
+    ) -> None:  # fmt: skip
+        store = StateLogs(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+        super().__init__(shown, store, BATCHES, clock=clock, read_only=read_only)
+        self._server = StepSender(endpoint, shown, names)
+        self._endpoint = endpoint
         self._judge = judge
+
+    def _judged(self) -> Mapping[str, JudgedMember]:
+        """Judges consumers as the views do, by a look of its own. Raises ``Unavailable``."""
+        server = StreamServer(self._endpoint)
+        try:
+            return judged_consumers(Looker(server, self._server.names).look(), self._judge)
+        except Unavailable as trouble:
+            raise Unavailable(f"look: {trouble.what}", path=self._path, advice=trouble.advice) from None
+        finally:
+            server.close()
 
     def capabilities(self) -> Capabilities:
         """Returns what may be done, asked of the server."""
@@ -628,7 +636,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
                 return pause_plan(self._server, options, self._user, now)
             case Action.RESUME:
                 return resume_plan(self._server, now)
-        chooser = GroupChooser(self._server, self._judge, action, at=now, force=force, options=options)
+        chooser = GroupChooser(self._server, self._judged, action, at=now, force=force, options=options)
         return chooser.choose(selection, progress)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
@@ -782,26 +790,3 @@ def _undo_effect(items: Sequence[Item]) -> str:
     if verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}:
         return "Each message is set aside again, unless it was taken since."
     return ""
-
-
-# Opens the operator of a group.
-
-def open_operator(
-    endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Callable[[], float],
-    state: str | None, read_only: str | None,
-) -> StreamOperator:  # fmt: skip
-    """Opens the operator of the group ``names.group``, whose address is ``shown``. ``judge`` knows which consumers
-    are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal."""
-    store = StateLogs(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-
-    def judged() -> Mapping[str, JudgedMember]:
-        """Judges consumers as the views do, by a look of its own. Raises ``Unavailable``."""
-        server = StreamServer(endpoint)
-        try:
-            return judged_consumers(Looker(server, names).look(), judge)
-        except Unavailable as trouble:
-            raise Unavailable(f"look: {trouble.what}", path=shown, advice=trouble.advice) from None
-        finally:
-            server.close()
-
-    return StreamOperator(StepSender(endpoint, shown, names), store, judged, clock, read_only)

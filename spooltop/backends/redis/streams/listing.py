@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from spooltop.errors import Unavailable, Unreadable
 from spooltop.model.plan import Selection
@@ -57,7 +57,7 @@ def heads_of(reply: Reply) -> list[PendingEntry]:
 
 def _head(parts: Sequence[Reply]) -> PendingEntry:
     id, fields = checked_id(parts[0]), fields_by_name(parts[-1])
-    notes = {_text(name): _text(value) for name, value in fields.items() if name.startswith(b"~")}
+    notes = {text_of(name): text_of(value) for name, value in fields.items() if name.startswith(b"~")}
     if len(parts) == 4:
         return PendingEntry(id, size=number_of(parts[1]), source=_source(parts[2]), notes=notes)
     size = sum(len(name) + len(value) for name, value in fields.items() if not name.startswith(b"~"))
@@ -79,10 +79,6 @@ def checked_id(reply: Reply) -> str:
 
 def _source(reply: Reply) -> str | None:
     return None if reply is None else text_of(reply)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
 
 
 def claim_row(claim: PendingEntry, judged: JudgedMember | None) -> Row:
@@ -279,24 +275,19 @@ def skipped(reply: Reply) -> tuple[int, str, int]:
 _WALKED = 10_000
 
 
-class Part:
-    """A part with ``count`` rows: entries behind the id ``before``, messages that were set aside into a ``box``, or what the list
-    of pending ones has under a ``consumer``, with its verdict ``judged``; None: they were handed back, and wait. ``span`` are the
-    ids of its first and last row, as far as they are known."""
+class Part(Struct):
+    """A part with ``count`` rows: entries that wait, messages that were set aside into a ``box``, or what the list of pending
+    ones has under a ``consumer``, with its verdict ``judged``; None: they were handed back, and wait. ``span`` are the ids of its
+    first and last row, as far as they are known, ``marks`` are positions, each with the id of the row before it."""
 
-    def __init__(
-        self, fetcher: StreamFetcher, count: int, consumer: str | None = None, *, judged: JudgedMember | None = None,
-        before: str = "", span: tuple[str, str] | None = None, box: Box = Box.NEW, retention: float = 0.0,
-    ) -> None:  # fmt: skip
-        self.count = count
-        self.consumer = consumer
-        self.judged = judged
-        self._fetcher = fetcher
-        self._span = span
-        self._box = box
-        self._retention = retention
-        self._marks = {0: before}
-        """Positions, each with the id of the row before it."""
+    fetcher: StreamFetcher
+    count: int
+    consumer: str | None = None
+    judged: JudgedMember | None = None
+    span: tuple[str, str] | None = None
+    box: Box = Box.NEW
+    retention: float = 0.0
+    marks: dict[int, str] = field(default_factory=lambda: {0: ""})
 
     def window(self, start: int, stop: int) -> list[Row]:
         """Returns the rows ``start`` to ``stop``, in the order of ids."""
@@ -308,12 +299,12 @@ class Part:
             return self._last(behind)[: stop - start]
         found = self._between(id_after(self._before(start)), "+", stop - start)
         if found and start + len(found) < self.count:
-            self._marks[start + len(found)] = found[-1].id
+            self.marks[start + len(found)] = found[-1].id
         return found
 
     def rows(self) -> Iterator[Sequence[Row]]:
         """Yields all rows in pages."""
-        before = self._marks[0]
+        before = self.marks[0]
         while page := self._between(id_after(before), "+", 1_000):
             yield page
             before = page[-1].name
@@ -321,66 +312,66 @@ class Part:
     def find(self, id: str) -> int | None:
         """Returns the position of an id, None where it is not in this part; far from every known position it is estimated."""
         order = id_order(id)
-        known = [at for at, mark in self._marks.items() if id_order(mark or ZERO) < order]
+        known = [at for at, mark in self.marks.items() if id_order(mark or ZERO) < order]
         if 0 not in known or not self._between(id, id, 1):
             return None
         at = max(known)
-        counted, last = self._fetcher.skip(id_after(self._marks[at]), id, min(_WALKED, self.count), self.consumer)
+        counted, last = self.fetcher.skip(id_after(self.marks[at]), id, min(_WALKED, self.count), self.consumer)
         if last == id:
             return at + counted - 1
-        if self._span is None:
+        if self.span is None:
             return None
         first, last_time = self._times()
         estimated = min(self.count - 1, (order[0] - first) * self.count // max(1, last_time - first))
-        self._marks[estimated + 1] = id
+        self.marks[estimated + 1] = id
         return estimated
 
     def _between(self, begin: str, end: str, most: int) -> list[Row]:
         """Fetches up to ``most`` rows between two ids."""
         if self.consumer is None:
-            heads = self._fetcher.heads(begin, end, most, box=self._box)
-            if self._box is Box.NEW:
+            heads = self.fetcher.heads(begin, end, most, box=self.box)
+            if self.box is Box.NEW:
                 return list(map(waiting_row, heads))
-            return [aside_row(self._box, head, self._retention) for head in heads]
-        claims = self._fetcher.claims(self.consumer, begin, end, most)
+            return [aside_row(self.box, head, self.retention) for head in heads]
+        claims = self.fetcher.claims(self.consumer, begin, end, most)
         if self.judged is not None:
             return [claim_row(claim, self.judged) for claim in claims]
-        delays = self._fetcher.delays([one.id for one in claims]) if self.consumer == LATER else [None] * len(claims)
+        delays = self.fetcher.delays([one.id for one in claims]) if self.consumer == LATER else [None] * len(claims)
         return list(map(waiting_row, claims, delays))
 
     def _last(self, most: int) -> list[Row]:
         """Returns the ``most`` last entries, or as many of these from their beginning as a window shows."""
-        low = id_after(self._marks[0])
+        low = id_after(self.marks[0])
         if most > 1_000:
-            _, first = self._fetcher.skip(low, "+", most, back=True)
+            _, first = self.fetcher.skip(low, "+", most, back=True)
             return self._between(first, "+", min(most, 200)) if first else []
-        return list(map(waiting_row, self._fetcher.heads(low, "+", most, back=True)))[::-1]
+        return list(map(waiting_row, self.fetcher.heads(low, "+", most, back=True)))[::-1]
 
     def _nearest(self, start: int) -> int:
         """Returns the last position up to ``start`` before which the id is known."""
-        return max(at for at in self._marks if at <= start)
+        return max(at for at in self.marks if at <= start)
 
     def _before(self, start: int) -> str:
         """Returns the id of the row before the position ``start``."""
         position = self._nearest(start)
-        before = self._marks[position]
-        if start - position > _WALKED and self._span is not None:
+        before = self.marks[position]
+        if start - position > _WALKED and self.span is not None:
             first, last = self._times()
-            before = self._marks[start] = f"{first + (last - first) * start // self.count}-0"
+            before = self.marks[start] = f"{first + (last - first) * start // self.count}-0"
             return before
         while position < start:
-            counted, last_id = self._fetcher.skip(id_after(before), "+", min(1_000, start - position), self.consumer)
+            counted, last_id = self.fetcher.skip(id_after(before), "+", min(1_000, start - position), self.consumer)
             if counted == 0:
                 break
             position, before = position + counted, last_id
             if position % 5_000 == 0 or position == start:
-                self._marks[position] = before
+                self.marks[position] = before
         return before
 
     def _times(self) -> tuple[int, int]:
         """Returns the times of the first and the last row, in milliseconds."""
-        assert self._span is not None
-        first, last = (id_order(one)[0] for one in self._span)
+        assert self.span is not None
+        first, last = (id_order(one)[0] for one in self.span)
         return first, last
 
 

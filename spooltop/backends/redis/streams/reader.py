@@ -27,7 +27,7 @@ from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began, escape
 
 from ...row_listing import RowListing
-from ..client import Endpoint, ErrorReply
+from ..client import Endpoint, ErrorReply, text_of
 from ..stream_names import HANDED_BACK, HANDED_IDLE, LATER, StreamNames
 from .listing import (
     PagedListing,
@@ -589,7 +589,7 @@ class StreamReader:
             first = last if look.first is None or id_order(look.first) < id_order(last) else look.first
             found = [
                 Part(self._fetcher, pending_of(look, HANDED_BACK), HANDED_BACK),
-                Part(self._fetcher, self._undelivered.number, before=last, span=(first, look.last)),
+                Part(self._fetcher, self._undelivered.number, span=(first, look.last), marks={0: last}),
                 Part(self._fetcher, pending_of(look, LATER), LATER),
             ]
             return [part for part in found if part.count]
@@ -620,12 +620,12 @@ class StreamReader:
         own = {name: value for name, value in fields.items() if not (box in ASIDE and name.startswith(b"~"))}
         data = own.get(b"data")
         if data is None:
-            named = {_text(name): _text(value) for name, value in own.items()}
+            named = {text_of(name): text_of(value) for name, value in own.items()}
             data = json.dumps(named, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
         facts = [("entry", escape(id)), ("stream", escape(self._names.of_box(box)))]
         more = {b"operation": fields.get(b"~op"), **(own if b"data" in own else {})}
         facts += [
-            (escape(_text(name)), escape(_text(value))[:200])
+            (escape(text_of(name)), escape(text_of(value))[:200])
             for name, value in more.items() if value is not None and name != b"data"
         ][:20]  # fmt: skip
         return Payload(data[:limit], len(data), len(data) > limit, tuple(facts))
@@ -723,7 +723,3 @@ def _skew(seconds: float) -> tuple[QueueFinding, ...]:
     way = "ahead of" if seconds > 0 else "behind"
     text = f"the clock of the server is {age(abs(seconds))} {way} this one: ages are wrong by that"
     return (QueueFinding("clock-skew", text, 1),)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
