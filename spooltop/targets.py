@@ -28,16 +28,6 @@ def _is_queue(path: str, found: Settings) -> bool:
     return bool(found.kind_of(path)) or registry.is_queue(path, environ=found.words)
 
 
-def _with_files(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Adds the settings of the files, which may have a password, to the environment."""
-    return load(environ).words
-
-
-def conceal(spec: str) -> str:
-    """Returns the name of ``spec`` without secrets, under which this process can open it from now on."""
-    return registry.conceal(spec)
-
-
 def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = False) -> list[str]:
     """Returns the targets that ``words`` (paths, globs, directories that hold several spools, URLs) name, each once. A URL of
     which a server does not tell what it stands for is a target itself, so that whoever opens it hears why; with ``strict`` that
@@ -53,7 +43,7 @@ def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = Fals
 
 def _expanded(url: str, strict: bool) -> tuple[str, ...]:
     try:
-        return registry.expand(url, _with_files(os.environ))
+        return registry.expand(url, load(os.environ).words)  # the files may have a password
     except SpooltopError:
         if strict:
             raise

@@ -130,6 +130,6 @@ def _named_in_settings(context: Context) -> tuple[str, ...]:
     named = load(context.terminal.environ).items("paths")
     if not any("://" in one for one in named):
         return named
-    from spooltop.targets import conceal
+    from spooltop.backends.registry import conceal
 
     return tuple(map(conceal, named))

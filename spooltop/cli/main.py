@@ -179,8 +179,8 @@ def _conceal_secrets(args: Namespace, terminal: Terminal) -> None:
         raise UsageError("that is not the URL of a server", advice="write redis://HOST:6379/0#STREAM/GROUP")
     if not any("://" in one for one in words):
         return
+    from spooltop.backends.registry import conceal
     from spooltop.model.target import has_password
-    from spooltop.targets import conceal
 
     if any(map(has_password, words)):
         terminal.error("everybody here sees the password of that URL in ps; put it into SPOOLTOP_REDIS_PASSWORD instead")
