@@ -64,6 +64,7 @@ def shown(key: str) -> str:
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
+IN_PLAN, IN_MESSAGE = frozenset({View.PLAN}), frozenset({View.MESSAGE})
 MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR, View.SPOOLS}
 STEPPING = MOVING | {View.PALETTE, View.SORT}
 OVER = frozenset({View.MESSAGE, View.CURSOR})
@@ -293,6 +294,10 @@ def on_a_source(context: CommandContext) -> Reason:
     return None if context.cursor is not None else "no cursor was found here"
 
 
+def _row_chosen(context: CommandContext) -> Reason:
+    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
+
+
 def has_file(context: CommandContext) -> Reason:
     """Holders are asked for a message, a lock or a cursor file."""
     claims = context.row is not None and context.row.box is Box.CUR
@@ -302,13 +307,13 @@ def has_file(context: CommandContext) -> Reason:
         return on_a_source(context)
     if context.view is View.LOCKS:
         return None if context.lock is not None else "no lock file was found here"
-    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
+    return _row_chosen(context)
 
 
 def followable(context: CommandContext) -> Reason:
     if context.view is View.RESULT:
         return None if context.tracked else "none of its messages moves on by itself"
-    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
+    return _row_chosen(context)
 
 
 def inject(context: CommandContext) -> Reason:
@@ -321,10 +326,18 @@ def undo(context: CommandContext) -> Reason:
     return _allowed(context, Action.UNDO) or (f"undo: {context.undoable}" if context.undoable else None)
 
 
-def plan_there(context: CommandContext) -> Reason:
-    if context.applying:
-        return "the plan is being applied"
-    return None if context.plan is not None else "the plan is being made"
+def _on_plan(check: Callable[[CommandContext, Plan], Reason]) -> Condition:
+    """Available where a plan is in front that is not being applied, and ``check`` has nothing against it."""
+
+    def why_not(context: CommandContext) -> Reason:
+        if context.applying:
+            return "the plan is being applied"
+        return "the plan is being made" if context.plan is None else check(context, context.plan)
+
+    return why_not
+
+
+plan_there = _on_plan(lambda context, plan: None)
 
 
 def applying(context: CommandContext) -> Reason:
@@ -338,56 +351,43 @@ def not_applying(context: CommandContext) -> Reason:
 def confirmable(grammar: str) -> Condition:
     """Available where the plan in front is confirmed with this key (a ``Confirm``)."""
 
-    def why_not(context: CommandContext) -> Reason:
-        if reason := plan_there(context):
-            return reason
-        if context.plan is not None and not context.plan.count:
-            return "there is nothing to do; Esc leaves"
-        if context.early:
+    @_on_plan
+    def why_not(context: CommandContext, plan: Plan) -> Reason:
+        if plan.count and context.early:
             return "the plan has only just been shown: read it, then confirm"
-        if context.confirm != grammar:
-            return {
-                "y": f"press y to {_things(context)}",
-                "Y": f"press Shift-Y to {_things(context)}",
-                "number": f"type the number {context.plan.count if context.plan else ''} and Enter",
-            }.get(context.confirm, "there is nothing to do; Esc leaves")
-        return None
+        if plan.count and plan.confirm == grammar:
+            return None
+        keys = {
+            "y": f"press y to {plan_words(plan)}",
+            "Y": f"press Shift-Y to {plan_words(plan)}",
+            "number": f"type the number {plan.count} and Enter",
+        }
+        return keys.get(plan.confirm if plan.count else "", "there is nothing to do; Esc leaves")
 
     return why_not
 
 
-def forceable(context: CommandContext) -> Reason:
-    if reason := plan_there(context):
-        return reason
-    if context.plan is not None and context.plan.force:
+@_on_plan
+def forceable(context: CommandContext, plan: Plan) -> Reason:
+    if plan.force:
         return "force is on already"
-    if context.plan is None or not any(refusal.forceable for refusal in context.plan.refused):
-        return "no running consumer holds any of these"
-    return None
+    return None if any(refusal.forceable for refusal in plan.refused) else "no running consumer holds any of these"
 
 
-def holdable(context: CommandContext) -> Reason:
-    if reason := plan_there(context):
-        return reason
-    if context.plan is not None and context.plan.options.get("hold_poison"):
+@_on_plan
+def holdable(context: CommandContext, plan: Plan) -> Reason:
+    if plan.options.get("hold_poison"):
         return "messages that may kill their consumers are held already"
-    if context.plan is None or context.plan.action is not Action.REQUEUE or not context.plan.poison:
+    if plan.action is not Action.REQUEUE or not plan.poison:
         return "no consumer died often enough while processing one of these messages"
     return _allowed(context, Action.HOLD)
 
 
-def rate_limitable(context: CommandContext) -> Reason:
-    if reason := plan_there(context):
-        return reason
-    if context.plan is None or context.plan.count < 2:
+@_on_plan
+def rate_limitable(context: CommandContext, plan: Plan) -> Reason:
+    if plan.count < 2:
         return "a rate limit needs at least 2 items"
-    if context.plan.items and context.plan.items[0].words:
-        return f"{context.plan.action}: has no rate limit"
-    return None
-
-
-def _things(context: CommandContext) -> str:
-    return plan_words(context.plan) if context.plan is not None else "it"
+    return f"{plan.action}: has no rate limit" if plan.items and plan.items[0].words else None
 
 
 def _allowed(context: CommandContext, action: Action) -> str | None:
@@ -477,37 +477,37 @@ VIEWS = (
 _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
     # The answers to a plan come first: nothing else may take these keys there.
     "plan": (
-        KeyCommand("confirm-small", "y,Y", "do it", "apply the plan (1 to 9 items)", {View.PLAN}, confirmable("y"),
+        KeyCommand("confirm-small", "y,Y", "do it", "apply the plan (1 to 9 items)", IN_PLAN, confirmable("y"),
                    dangerous=True, rank=1, does=("do_confirm",)),
-        KeyCommand("confirm-large", "Y", "do it", "apply the plan (10 to 99 items)", {View.PLAN}, confirmable("Y"),
+        KeyCommand("confirm-large", "Y", "do it", "apply the plan (10 to 99 items)", IN_PLAN, confirmable("Y"),
                    dangerous=True, rank=1, does=("do_confirm",)),
-        KeyCommand("confirm-number", "enter", "do it", "apply the plan, after its count was typed", {View.PLAN},
+        KeyCommand("confirm-number", "enter", "do it", "apply the plan, after its count was typed", IN_PLAN,
                    confirmable("number"), dangerous=True, rank=1),
-        KeyCommand("force", "f", "force", "in a plan: also take claims from running holders (count typed)", {View.PLAN},
+        KeyCommand("force", "f", "force", "in a plan: also take claims from running holders (count typed)", IN_PLAN,
                    forceable, dangerous=True, rank=2),
         KeyCommand("hold-poison", "h", "hold",
-                   "in a plan: hold messages whose consumers died while processing them, requeue the others", {View.PLAN},
+                   "in a plan: hold messages whose consumers died while processing them, requeue the others", IN_PLAN,
                    holdable, dangerous=True, rank=2),
-        KeyCommand("rate", "s", "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit", {View.PLAN},
+        KeyCommand("rate", "s", "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit", IN_PLAN,
                    rate_limitable, rank=3),
-        KeyCommand("copy-command", "c", "copy as command", "in a plan: copy the same action as a command", {View.PLAN},
+        KeyCommand("copy-command", "c", "copy as command", "in a plan: copy the same action as a command", IN_PLAN,
                    plan_there, rank=3),
-        KeyCommand("stop", "escape", "stop", "while a plan is applied: stop after the current item", {View.PLAN}, applying,
+        KeyCommand("stop", "escape", "stop", "while a plan is applied: stop after the current item", IN_PLAN, applying,
                    rank=1),
-        KeyCommand("cancel", "escape,q,backspace,ctrl+h", "Cancel", "leave the plan; nothing was changed", {View.PLAN},
+        KeyCommand("cancel", "escape,q,backspace,ctrl+h", "Cancel", "leave the plan; nothing was changed", IN_PLAN,
                    not_applying, rank=1),
         KeyCommand("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, dangerous=True, rank=2),
         KeyCommand("copy-result", "c", "copy as text", "copy the result as text", {View.RESULT}, rank=3),
     ),
     "move": (
-        KeyCommand("next-message", "j,n", "next message", "in an open message: the next one of the list", {View.MESSAGE},
+        KeyCommand("next-message", "j,n", "next message", "in an open message: the next one of the list", IN_MESSAGE,
                    rank=10, does=("do_step_message", 1)),
-        KeyCommand("previous-message", "k,p,N", "previous message", "in an open message: the one before", {View.MESSAGE},
+        KeyCommand("previous-message", "k,p,N", "previous message", "in an open message: the one before", IN_MESSAGE,
                    does=("do_step_message", -1)),
-        KeyCommand("scroll-down", "down", "scroll", "in an open message: a line down", {View.MESSAGE}, does=("do_step", 1)),
-        KeyCommand("scroll-up", "up", "scroll back", "in an open message: a line up", {View.MESSAGE}, does=("do_step", -1)),
-        KeyCommand("move-down", "j,down", "down", "move down", STEPPING - {View.MESSAGE}, does=("do_step", 1)),
-        KeyCommand("move-up", "k,up", "up", "move up", STEPPING - {View.MESSAGE}, does=("do_step", -1)),
+        KeyCommand("scroll-down", "down", "scroll", "in an open message: a line down", IN_MESSAGE, does=("do_step", 1)),
+        KeyCommand("scroll-up", "up", "scroll back", "in an open message: a line up", IN_MESSAGE, does=("do_step", -1)),
+        KeyCommand("move-down", "j,down", "down", "move down", STEPPING - IN_MESSAGE, does=("do_step", 1)),
+        KeyCommand("move-up", "k,up", "up", "move up", STEPPING - IN_MESSAGE, does=("do_step", -1)),
         KeyCommand("page-down", "pagedown,ctrl+f", "page down", "a page down", STEPPING, does=("do_page", 1)),
         KeyCommand("page-up", "pageup,ctrl+b", "page up", "a page up", STEPPING, does=("do_page", -1)),
         KeyCommand("half-page-down", "ctrl+d", "half a page down", "half a page down", MOVING, does=("do_page", 0.5)),
@@ -524,7 +524,7 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
                    {View.SPOOLS}, has_rows, rank=1),
         KeyCommand("leave", "q", "quit", "quit, where there is nothing to go back to", {View.OVERVIEW, View.SPOOLS}, at_the_top,
                    rank=9, does=("do_quit",)),
-        KeyCommand("back", "escape,q,backspace,ctrl+h", "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
+        KeyCommand("back", "escape,q,backspace,ctrl+h", "back", "back; q at the top quits", EVERYWHERE - IN_PLAN,
                    can_go_back, rank=9),
     ),
     "change": (
@@ -610,7 +610,7 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
         KeyCommand("copy-panel", "y", "copy", "in the panel of holders, or of a followed message: copy as text",
                    {View.HOLDERS, View.FOLLOW}, rank=3),
         KeyCommand("save", "S", "save", "save the payload to a new file, redacted as it is shown (asks for its name)",
-                   LISTS | {View.MESSAGE}, followable, also="write export download file"),
+                   LISTS | IN_MESSAGE, followable, also="write export download file"),
         KeyCommand("which-key", "delete,f9", "delete", "say which keys purge, requeue and hold here", ROOTS | OVER, which_key,
                    also="kill end process signal", group="change"),
         KeyCommand("look-again", "R,f5", "look again", "look again at everything", ROOTS | OVER | {View.SPOOLS},
@@ -643,9 +643,6 @@ GROUPS = {
     "move": "Move", "change": "Change (each opens a plan that Esc leaves)", "plan": "In a plan", "mark": "Mark", "look": "Look",
     "views": "Views and the rest",
 }  # fmt: skip
-
-COUNTED = frozenset({"requeue", "purge", "hold", "release", "restore"})
-"""Commands whose label includes the number of messages that they act on."""
 
 TABS = tuple(view for view, *_ in VIEWS)
 
@@ -711,25 +708,26 @@ def footer(context: CommandContext) -> list[tuple[str, str]]:
 
 def label(command: KeyCommand, context: CommandContext) -> str:
     """The label of a command, with the number of items that it acts on."""
-    count = context.target_count
-    if command.id in COUNTED:
-        if count == 1 and not context.marked:
-            return f"{command.label} this 1" if command.rank == 1 else command.label
-        return f"{command.label} {count:,}"
-    if command.id == "empty-expired" and (expired := context.expired):
-        return f"delete {expired:,} expired"
-    if command.id == "mute" and context.muted:
-        return "unmute"
-    if command.id == "hold-poison" and context.plan is not None:
-        return poison_words(context.plan)
-    if command.id == "mark-all":
-        return f"mark all {context.rows:,}"
-    if command.id == "open" and context.view is View.LOCKS:
-        return by_id("who").label
-    if command.id == "open" and context.view is View.CONSUMERS:
-        return "its claims"
-    if command.id.startswith("confirm-") and context.plan is not None:
-        return plan_words(context.plan)
+    count, plan = context.target_count, context.plan
+    match command.id:
+        case "requeue" | "purge" | "hold" | "release" | "restore":
+            if count == 1 and not context.marked:
+                return f"{command.label} this 1" if command.rank == 1 else command.label
+            return f"{command.label} {count:,}"
+        case "empty-expired" if context.expired:
+            return f"delete {context.expired:,} expired"
+        case "mute" if context.muted:
+            return "unmute"
+        case "hold-poison" if plan is not None:
+            return poison_words(plan)
+        case "mark-all":
+            return f"mark all {context.rows:,}"
+        case "open" if context.view is View.LOCKS:
+            return by_id("who").label
+        case "open" if context.view is View.CONSUMERS:
+            return "its claims"
+        case "confirm-small" | "confirm-large" | "confirm-number" if plan is not None:
+            return plan_words(plan)
     return command.label
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerRow
 from spooltop.model.cursors import Cursor
-from spooltop.model.plan import Confirm, Plan, Selection
+from spooltop.model.plan import Plan, Selection
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import BoxState, Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Key, Lock, Row, Verdict
@@ -221,10 +221,6 @@ class CommandContext(Struct, frozen=True):
         if self.view is View.CONSUMERS:
             return self.consumer.claims if self.consumer is not None else 0
         return self.marked or (1 if self.row is not None else 0)
-
-    @property
-    def confirm(self) -> Confirm:
-        return self.plan.confirm if self.plan is not None else Confirm.NOTHING
 
     @property
     def muted(self) -> float | None:

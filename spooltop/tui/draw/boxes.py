@@ -10,7 +10,7 @@ from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
 from .header import ago
-from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, crop, first_fit, fitted, join, line_width, plain
+from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, crop, dim, first_fit, fitted, join, line_width, plain
 from .text import clip, pad, pad_left, shown, text_width
 
 _CELLS = 20
@@ -38,7 +38,7 @@ def box_table(snapshot: Snapshot, width: int) -> Lines:
         unwatched = any(None in _history(snapshot, box) for box in LIVE)
         title += f"  depth, {units.duration(snapshot.cell * _CELLS)}, a cell is {units.duration(snapshot.cell)}"
         title += "  · = not yet watched" if unwatched else ""
-    lines = [plain(title, width, Style.DIM), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
+    lines = [dim(title, width), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
     if aside := [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]:
         lines.append(_aside_line(aside, width, snapshot.taken_at))
     return lines

@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Box
 
 from .header import FRESH, Freshness, Times, Zone, ago, freshness_line, when
 from .lists import Column, Moment, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Lines, Span, Style, fitted, join, labelled, line_width, plain, restyle, spread, visible
+from .spans import BLANK, Lines, Span, Style, dim, fitted, join, labelled, line_width, restyle, spread, visible
 from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
@@ -57,15 +57,15 @@ def _cpu(usage: Usage) -> str:
     return "·" if usage.cpu is None else f"{round(100 * usage.cpu)}%"
 
 
-_VERDICT = Column("verdict", "verdict", 8, lambda one, _: Span(one.word, _STYLES.get(one.word, Style.NORMAL)), sort="verdict")
-_PID = Column("pid", "pid", 7, lambda one, _: _or(one.owner.pid), "right", sort="pid")
-_COMMAND = Column("command", "command", 11, lambda one, _: _or(one.owner.called), sort="command", grow=3, most=28, least=8)
-_HOST = Column("host", "host", 10, lambda one, _: _or(one.owner.host), min_screen=126, sort="host", grow=1, most=24)
-_CLAIMS = Column("claims", "claims", 6, lambda one, _: f"{one.claims:,}", "right", sort="claims")
+_VERDICT = Column("verdict", 8, lambda one, _: Span(one.word, _STYLES.get(one.word, Style.NORMAL)), sort="verdict")
+_PID = Column("pid", 7, lambda one, _: _or(one.owner.pid), "right", sort="pid")
+_COMMAND = Column("command", 11, lambda one, _: _or(one.owner.called), sort="command", grow=3, most=28, least=8)
+_HOST = Column("host", 10, lambda one, _: _or(one.owner.host), min_screen=126, sort="host", grow=1, most=24)
+_CLAIMS = Column("claims", 6, lambda one, _: f"{one.claims:,}", "right", sort="claims")
 
 
 def _time(key: str, min_screen: int, value: Callable[[ConsumerRow, Moment], str]) -> Column:
-    return Column(key, key, 5, value, "right", min_screen, key, is_time=True)
+    return Column(key, 5, value, "right", min_screen, key, is_time=True)
 
 
 _HELD = _time("held", 46, lambda one, moment: age_text(one.claimed_at, moment, bound=one.claimed_is_bound))
@@ -74,16 +74,16 @@ COLUMNS: tuple[Column, ...] = (
     _VERDICT,
     _PID,
     _COMMAND,
-    Column("user", "user", 8, _user, min_screen=106, sort="user", grow=1, most=14),
+    Column("user", 8, _user, min_screen=106, sort="user", grow=1, most=14),
     _HOST,
     _time("since", 90, lambda one, moment: _ago(one.owner.start, moment)),
     _CLAIMS,
     _HELD,
     _time("last", 98, lambda one, moment: _ago(one.last_claim_at, moment)),
-    Column("done", "done/s", 6, lambda one, _: "—" if one.gone else one.rate.words("done"), "right", 58, "done"),
-    Column("failed", "fail/s", 6, _failed, "right", 66, "failed"),
-    Column("cpu", "cpu", 5, lambda one, _: _used(one, _cpu), "right", 72, "cpu"),
-    Column("memory", "mem", 5, lambda one, _: _used(one, lambda usage: units.size(usage.memory)), "right", 76, "memory"),
+    Column("done/s", 6, lambda one, _: "—" if one.gone else one.rate.words("done"), "right", 58, "done"),
+    Column("fail/s", 6, _failed, "right", 66, "failed"),
+    Column("cpu", 5, lambda one, _: _used(one, _cpu), "right", 72, "cpu"),
+    Column("mem", 5, lambda one, _: _used(one, lambda usage: units.size(usage.memory)), "right", 76, "memory"),
 )
 """All columns, in order."""
 
@@ -95,7 +95,7 @@ _NAMED = (
     _CLAIMS,
     _HELD,
     _time("asked", 58, lambda one, moment: _ago(one.asked_at, moment)),
-    Column("evidence", "evidence", 14, lambda one, _: shown(one.evidence), min_screen=72, grow=4, most=60, least=8),
+    Column("evidence", 14, lambda one, _: shown(one.evidence), min_screen=72, grow=4, most=60, least=8),
 )
 """Columns where a server knows consumers by their names, and nobody measures their processes."""
 
@@ -170,10 +170,10 @@ def consumer_lines(
 ) -> Lines:  # fmt: skip
     """The list with one chosen, and the facts about that one; at most ``height`` lines."""
     if found is None:
-        return [plain("   …", width, Style.DIM)][:height]
+        return [dim("   …", width)][:height]
     if not listed:
         why = wrap(_why_none(snapshot, found, filter), max(8, width - 4))
-        return [plain(f"   {part}", width, Style.DIM) for part in why][:height]
+        return [dim(f"   {part}", width) for part in why][:height]
     one = listed[max(0, min(chosen, len(listed) - 1))]
     across = list_width(width)
     moment = Moment(snapshot.taken_at, zone, times)
@@ -217,7 +217,7 @@ def _rows(
     more = [f"{found.more:,} more are not listed"] if found.more else []
     more += [f"{nameless_words(found)}; 3 lists all claims"] if found.nameless else []
     more += [shown(found.error)] if found.error else []
-    tail = [plain(f"   {one}", width, Style.DIM) for one in more][: max(0, height - 1)]
+    tail = [dim(f"   {one}", width) for one in more][: max(0, height - 1)]
     room = max(1, height - len(tail))
     lines = []
     for at in visible(len(listed), room, chosen, room // 2):

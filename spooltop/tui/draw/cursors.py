@@ -21,6 +21,7 @@ from .spans import (
     Lines,
     Style,
     crop,
+    dim,
     first_fit,
     fitted,
     join,
@@ -90,7 +91,7 @@ def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
     where = f"{safe(cursor.file)}, {shared if cursor.shared else 'of its own'}"
     name = f" Cursors › {safe(cursor.source)}"
     right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {units.span(snapshot.watched_for)}"
-    return crop(spread((Style.TITLE(name),), join(right), width - 1), width)
+    return spread(join(Style.TITLE(name)), join(right), width - 1)
 
 
 def _stand(cursor: Cursor, now: float, zone: Zone) -> str:
@@ -183,7 +184,7 @@ def _ring(
         also = max(0, width - 13 - change - lock - writer)
     title = f"   {'time':<10}{pad(clip(safe(cursor.source), change - 2), change)}"
     title += pad("the same write also changed" if also > 27 else "also changed", also)
-    lines = [plain(f"{title}{pad('lock', lock)}{'writer' if writer else ''}", width, Style.DIM)]
+    lines = [dim(f"{title}{pad('lock', lock)}{'writer' if writer else ''}", width)]
     for i in visible(len(writes), room - 1, chosen):
         write = writes[i]
         text, others = _change(cursor, i, value, snapshot)
@@ -262,7 +263,7 @@ def _title(snapshot: Snapshot, width: int) -> Line:
     counted = _counted(snapshot.cursors)
     names = ("group", "last delivered", "moved", "every", "lag") if counted else (
         "source", "cursor", "moved", "every", "writes seen")  # fmt: skip
-    return plain(f" {_cells(width, counted, *names, clip)}  verdict", width, Style.DIM)
+    return dim(f" {_cells(width, counted, *names, clip)}  verdict", width)
 
 
 def _verdict_in(cursor: Cursor, room: int) -> Line:

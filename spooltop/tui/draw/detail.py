@@ -10,7 +10,7 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdic
 
 from .header import Zone, when
 from .lists import owner_text
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, labelled, plain
+from .spans import BLANK, Line, Lines, Span, Style, crop, dim, fitted, labelled
 from .text import clip_left, safe, safe_pieces, shown, text_width
 
 _LABEL = 9
@@ -50,7 +50,7 @@ def detail(
     below += body.lines(room - facts)
     seen = below[:room]
     if seen and (more := body.more(room - facts)):
-        seen[-1] = plain(f" … {more}", width, Style.DIM)
+        seen[-1] = dim(f" … {more}", width)
     return [_rule(row, payload, width), *seen][:height]
 
 
@@ -67,7 +67,7 @@ def message_lines(
     lines = [*top, *body.lines(min(scroll + height, LONGEST) - len(top))]
     scroll = max(0, min(scroll, len(lines) - height))
     if len(lines) == LONGEST and scroll + height >= LONGEST and (more := body.more(LONGEST - len(top))):
-        lines[-1] = plain(f" … {more}; y copies all", width, Style.DIM)
+        lines[-1] = dim(f" … {more}; y copies all", width)
     return lines[scroll : scroll + height], scroll
 
 
@@ -208,7 +208,7 @@ class PayloadLines:
         payload = self._payload
         if payload.truncated:
             words = f" … the first {len(payload.data):,} of {payload.size:,} bytes"
-            self._lines.append(plain(words, self._width, Style.DIM))
+            self._lines.append(dim(words, self._width))
 
 
 _NOTHING = Payload(b"", 0, False)

@@ -7,6 +7,7 @@ their values, so that nothing jumps while somebody reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from msgspec import Struct
 
@@ -53,10 +54,7 @@ def frame(height: int, *columns: tuple[int, Sequence[Section]], top: Sequence[Li
     of a single column above and of the same width, of which the lower border is shared."""
     lines = list(top[:-1])
     drawn = [_column(sections, width, height) for width, sections in columns]
-    high = max(map(len, drawn))
-    for column in drawn:
-        column += [(False, BLANK)] * (high - len(column))
-    for y, cells in enumerate(zip(*drawn, strict=True)):
+    for y, cells in enumerate(zip_longest(*drawn, fillvalue=(False, BLANK))):
         row = [(width, *cell) for (width, _), cell in zip(columns, cells, strict=True)]
         lines.append(_side_by_side(row, bool(top), y))
     lines.append((Style.RULE(f"└{'┴'.join('─' * width for width, _ in columns)}┘"),))

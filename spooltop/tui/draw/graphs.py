@@ -9,7 +9,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Ages, Snapshot
 from spooltop.model.vocabulary import Box
 
-from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, fitted, join, merge, plain, restyle
+from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, dim, fitted, join, merge, restyle
 from .text import clip, pad, pad_left, safe, text_width
 
 _LABEL, _SCALE = 7, 7
@@ -89,7 +89,7 @@ def depth_chart(snapshot: Snapshot, width: int, height: int) -> Lines:
     return [
         join(Style.TITLE(" depth of new"), Style.DIM(" · "), *flow_note(snapshot)),
         *(fitted(width, Style.DIM(f" {pad_left(edge, 10)} "), Style.BAR(text)) for edge, text in graph),
-        plain(" " * 12 + _axis(snapshot, len(values), wide), width, Style.DIM),
+        dim(" " * 12 + _axis(snapshot, len(values), wide), width),
     ]
 
 
@@ -113,7 +113,7 @@ def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -
     if ages is None:
         return []
     if not ages.of:
-        return [plain("   nothing waits", width, Style.DIM)]
+        return [dim("   nothing waits", width)]
     lines = [
         *_bars(ages.counts, width),
         restyle(_row("source", ["all", *_classes(ages.bounds)], width), Style.DIM),
@@ -124,7 +124,7 @@ def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -
         name = "unknown" if one.source is None else clip(safe(one.source), _SOURCE - 1)
         lines.append(_row(name, _figures(ages, (one.total, *one.counts)), width))
     if ages.sources > fits:
-        lines.append(plain(f"   {ages.sources - fits:,} more sources", width, Style.DIM))
+        lines.append(dim(f"   {ages.sources - fits:,} more sources", width))
     return lines[:rows]
 
 

@@ -18,7 +18,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 
 from .header import FRESH, Freshness, Times, Zone, freshness_line
-from .spans import Line, Span, Style, crop, join, line_width, merge, point_out, select, spread
+from .spans import Line, Span, Style, crop, first_fit, join, line_width, point_out, select, spread
 from .text import ALONE, Ends, clip, clip_left, cut_apart, pad, pad_left, safe, shown, text_width
 
 GAP = 2
@@ -39,7 +39,6 @@ class Column(Struct, frozen=True):
     cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right"; ``cut`` is the side at which
     too long text is cut. ``sort`` is the name of this column in a ``Sort``, "" where the list cannot be sorted by it."""
 
-    key: str
     title: str
     width: int
     value: Callable[[Any, Moment], Span | str]
@@ -147,48 +146,48 @@ def _reason(row: Row, moment: Moment) -> Span:
     return Span(shown(row.reason) or "—")
 
 
-_TRIES = Column("tries", "tries", 6, lambda row, _: "—" if row.attempt is None else str(row.attempt), "right", 50, "tries")
-_SIZE = Column("size", "size", 6, lambda row, _: units.size(row.size), "right", 46, "size")
+_TRIES = Column("tries", 6, lambda row, _: "—" if row.attempt is None else str(row.attempt), "right", 50, "tries")
+_SIZE = Column("size", 6, lambda row, _: units.size(row.size), "right", 46, "size")
 _SOURCE = Column(
-    "source", "source", 12, lambda row, _: "—" if row.source is None else safe(row.source), "left", 72, "source", grow=1, most=20
+    "source", 12, lambda row, _: "—" if row.source is None else safe(row.source), "left", 72, "source", grow=1, most=20
 )
-_MESSAGE = Column("message", "message", 8, lambda row, _: safe(row.id), sort="name", cut="left", grow=4, shorten=short_id)
-_AGE = Column("age", "age", 5, lambda row, moment: age_text(row.enqueued_at, moment), "right", 0, "age", is_time=True)
+_MESSAGE = Column("message", 8, lambda row, _: safe(row.id), sort="name", cut="left", grow=4, shorten=short_id)
+_AGE = Column("age", 5, lambda row, moment: age_text(row.enqueued_at, moment), "right", 0, "age", is_time=True)
 
 _ASIDE = (
-    Column("aside", "aside", 6, _in_box, "right", 0, "held", is_time=True),
+    Column("aside", 6, _in_box, "right", 0, "held", is_time=True),
     replace(_AGE, min_screen=60),
     _SIZE,
     _TRIES,
     _SOURCE,
-    Column("reason", "reason", 18, _reason, min_screen=56, grow=3, most=60, least=8),
+    Column("reason", 18, _reason, min_screen=56, grow=3, most=60, least=8),
     _MESSAGE,
 )
 
 COLUMNS: Mapping[Box, tuple[Column, ...]] = {
     Box.NEW: (
         _AGE,
-        Column("state", "state", 13, _state, min_screen=56, grow=1, most=30),
+        Column("state", 13, _state, min_screen=56, grow=1, most=30),
         _SIZE,
         _TRIES,
         _SOURCE,
         _MESSAGE,
     ),
     Box.CUR: (
-        Column("verdict", "verdict", 8, lambda row, _: verdict_span(row), sort="verdict"),
-        Column("held", "held", 5, _in_box, "right", 0, "held", is_time=True),
+        Column("verdict", 8, lambda row, _: verdict_span(row), sort="verdict"),
+        Column("held", 5, _in_box, "right", 0, "held", is_time=True),
         _TRIES,
-        Column("owner", "owner", 18, lambda row, _: owner_text(row.owner), min_screen=60, grow=1, most=24),
-        Column("evidence", "evidence", 19, _evidence, min_screen=72, grow=3, most=60, least=12),
+        Column("owner", 18, lambda row, _: owner_text(row.owner), min_screen=60, grow=1, most=24),
+        Column("evidence", 19, _evidence, min_screen=72, grow=3, most=60, least=12),
         _MESSAGE,
     ),
     Box.TMP: (
-        Column("state", "state", 9, lambda row, _: verdict_span(row), sort="verdict"),
+        Column("state", 9, lambda row, _: verdict_span(row), sort="verdict"),
         _AGE,
         _SIZE,
-        Column("written", "written", 7, lambda row, moment: age_text(row.written_at, moment), "right", 66, is_time=True),
-        Column("evidence", "evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
-        replace(_MESSAGE, key="file", title="file"),
+        Column("written", 7, lambda row, moment: age_text(row.written_at, moment), "right", 66, is_time=True),
+        Column("evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
+        replace(_MESSAGE, title="file"),
     ),
     Box.HELD: _ASIDE,
     Box.REJECTED: _ASIDE,
@@ -199,15 +198,15 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
 
 READ_MAIL = (
     _AGE,
-    Column("in-cur", "in cur", 7, _in_box, "right", 50, "held", is_time=True),
+    Column("in cur", 7, _in_box, "right", 50, "held", is_time=True),
     _SIZE,
     _MESSAGE,
 )
 """The columns of ``cur`` in a mail folder: read mail has no holder."""
 
 _TIME_WIDTH = {Times.LOCAL: 11, Times.UTC: 12}
-_TIME_TITLE = {"age": "enqueued", "held": "claimed", "in-cur": "in cur", "aside": "set aside", "written": "written"}
-"""Titles of the columns that show a time instead of an age, by their key."""
+_TIME_TITLE = {"age": "enqueued", "held": "claimed", "aside": "set aside", "written": "written"}
+"""Titles of the columns that show a time instead of an age."""
 
 
 @lru_cache(maxsize=64)
@@ -237,7 +236,7 @@ def sort_title(sort: Sort, columns: Sequence[Column]) -> str:
 
 
 def _with_time(column: Column, times: Times) -> Column:
-    title = _TIME_TITLE.get(column.key, column.title)
+    title = _TIME_TITLE.get(column.title, column.title)
     return replace(column, width=max(column.width, _TIME_WIDTH[times]), title=f"{title} Z" if times is Times.UTC else title)
 
 
@@ -274,28 +273,25 @@ def list_header(
     counted = "…" if pending and length is None else units.count(length, complete=complete)
     if share is not None and not pending:
         counted += " …"
-    left: list[Span] = [Style.TITLE(f" {shown(title)} {counted}")]
+    left: list[Span | str] = [Style.TITLE(f" {shown(title)} {counted}")]
     if filter:
         of = f" of {total:,}" if total is not None and total >= (length or 0) and (pending or length is not None) else ""
-        left += [Span(f"{of} match "), Style.KEY(safe(filter))]
+        left += [f"{of} match ", Style.KEY(safe(filter))]
     if sort is not None:
         how = "sorting" if pending or share is not None else "sorted"
         if ordered_over is not None and not pending:
             how = f"first {ordered_over:,} {how}"
-        left.append(Span(f" · {how} by {safe(sort_title(sort, columns))} {'↓' if sort.descending else '↑'}"))
-        if share is not None:
-            left.append(Span(f" {int(100 * share)}%"))
-    left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))
-    short_freshness = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
-    right = short_freshness
+        done = "" if share is None else f" {int(100 * share)}%"
+        left.append(f" · {how} by {safe(sort_title(sort, columns))} {'↓' if sort.descending else '↑'}{done}")
+    line = join(*left, Style.MARKED(f" · {marked:,} marked", marked))
+    right = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
     if snapshot is not None and Box.NEW in snapshot.observation.boxes:
         state = snapshot.observation.boxes[Box.NEW]
         slope = snapshot.rates.new_per_s
         growth = f" {units.rate(slope, signed=True)}" if slope is not None else ""
-        right = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", short_freshness)
-    if line_width(merge(left)) + line_width(right) + 2 > width:
-        right = short_freshness
-    return crop(spread(merge(left), right, width - 1), width)
+        longer = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", right)
+        right = first_fit(width - line_width(line) - 2, longer, right)
+    return spread(line, right, width - 1)
 
 
 def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = None) -> Line:
@@ -330,7 +326,7 @@ def row_line(
         value = column.value(row, moment)
         text, style = value if isinstance(value, Span) else Span(value)
         fitted = Span(_fit(text, column, ends), style)
-        parts += point_out((fitted,), texts) if column.key in FILTERED else (fitted,)
+        parts += point_out((fitted,), texts) if column.title in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
     return select(parts, width) if selected else crop(parts, width)

@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import Lock, LockHolder, program
 
 from .frame import Section, frame
 from .header import ago
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, plain, select, visible
+from .spans import BLANK, Line, Lines, Span, Style, crop, dim, fitted, join, labelled, select, visible
 from .text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
@@ -58,7 +58,7 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None 
     if rows < 2:
         return [_in_a_line(locks, snapshot, width)]
     path = 24 + min(24, max(0, width - 80) // 3)
-    lines = [plain(f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder", width, Style.DIM)]
+    lines = [dim(f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder", width)]
     fits = rows - 1
     ends = common_ends([safe(lock.path) for lock in locks])
     listed = range(len(locks) if len(locks) <= fits else fits - 1) if chosen is None else visible(len(locks), fits, chosen)
@@ -200,7 +200,7 @@ def wait_lines(snapshot: Snapshot, width: int, rows: int) -> Lines:
     now = snapshot.taken_at
     locks = [lock for lock in ranked(snapshot) if lock.waiters]
     if not locks:
-        return [plain(" nobody waits for a lock", width, Style.DIM)]
+        return [dim(" nobody waits for a lock", width)]
     waiting = {_identity(one) for lock in locks for one in lock.waiters}
     first = [lock for lock in locks if not any(_identity(one) in waiting for one in lock.holders)]
     drawn: set[str] = set()
@@ -209,7 +209,7 @@ def wait_lines(snapshot: Snapshot, width: int, rows: int) -> Lines:
         if lock.path not in drawn:
             lines += [crop(line, width) for line in _tree(lock, locks, drawn, now, 0, waiting if lock not in first else set())]
     if len(lines) > rows > 0:
-        lines = [*lines[: rows - 1], plain(f"   {len(lines) - rows + 1:,} more lines", width, Style.DIM)]
+        lines = [*lines[: rows - 1], dim(f"   {len(lines) - rows + 1:,} more lines", width)]
     return lines
 
 

@@ -33,11 +33,10 @@ _LEFT = 81
 
 
 def overview_panels(
-    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, *, chosen: int, problem_rows: int, stale: bool,
-    zone: Zone = None,
+    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, *, chosen: int, stale: bool, zone: Zone,
 ) -> Lines:  # fmt: skip
     """Exactly ``height`` lines. ``events`` are newest first. ``stale`` dims all but the problems."""
-    rows = problem_rows + 1
+    rows = problem_rows(height) + 1
     hint = join(Style.DIM(problem_keys(snapshot)))
     problems = Section(problem_title(snapshot), partial(problem_block, snapshot, chosen=chosen), rows, rows, note=hint)
     two_columns = width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH
@@ -122,8 +121,7 @@ def overview(
         return _mail(snapshot, width)[:height]
     if width >= PANELS_WIDE and height >= PANELS_HIGH:
         return overview_panels(
-            snapshot, events, width, height, chosen=chosen, problem_rows=problem_rows(height),
-            stale=freshness.stale_for is not None, zone=zone,
+            snapshot, events, width, height, chosen=chosen, stale=freshness.stale_for is not None, zone=zone
         )  # fmt: skip
     lines = top_problems(snapshot, width, problem_rows(height), chosen=chosen)
     while height < _TINY and lines and lines[-1] == BLANK:
@@ -169,8 +167,5 @@ def _mail(snapshot: Snapshot, width: int) -> Lines:
         text = [f"{why}.", f"If it is{how}"]
     elif "--as spool" not in text[0]:
         text.append(f"If it is a job spool all the same: {override}")
-    lines: Lines = []
-    for words in text:
-        lines += paragraph(words, width, margin=" ")
-    table = box_table(snapshot, width)
-    return [*lines, BLANK, *(restyle(line, Style.NORMAL) for line in table)]
+    lines = [line for words in text for line in paragraph(words, width, margin=" ")]
+    return [*lines, BLANK, *(restyle(line, Style.NORMAL) for line in box_table(snapshot, width))]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from spooltop.model import units
 from spooltop.model.protocols import Sort
-from spooltop.model.snapshot import AGE_BOUNDS, Percentiles, Snapshot
+from spooltop.model.snapshot import AGE_BOUNDS, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict, began
 
 from ..event_log import LoggedEvent
@@ -19,7 +19,7 @@ from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, flow_graphs, flow_
 from .header import Zone, ago, when
 from .lists import Moment, columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
-from .spans import BLANK, Line, Lines, Style, fitted, join, plain
+from .spans import BLANK, Line, Lines, Style, dim, fitted, join, plain
 from .text import clip_left, pad, pad_left, safe, shown
 
 # Draws what happened, newest first: problems that began and ended, operations, reverted cursors, consumers that exited.
@@ -35,7 +35,7 @@ def happened_lines(
     found = [*((event.at, _event(event)) for event in events[:rows]), *_reverts(snapshot)]
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
-        return [plain(f" nothing since watching began {units.span(snapshot.watched_for)} ago", width, Style.DIM)][:rows]
+        return [dim(f" nothing since watching began {units.span(snapshot.watched_for)} ago", width)][:rows]
     return [fitted(width, Style.DIM(f" {when(at, zone)} "), line) for at, line in found[:rows]]
 
 
@@ -71,7 +71,7 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zo
     state = snapshot.observation.boxes[box]
     found = snapshot.observation.claims if box is Box.CUR else snapshot.observation.tmp
     if not found:
-        return [plain("   none" if state.count == 0 else "   not judged", width, Style.DIM)]
+        return [dim("   none" if state.count == 0 else "   not judged", width)]
     columns = columns_for(box, width)
     ranked = sorted(found, key=lambda row: (_rank(row), row.in_box_since or 0.0))
     count = max(state.count or 0, len(found))
@@ -79,7 +79,7 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zo
     lines = [title_line(columns, width, sort=Sort(""))]
     lines += [row_line(row, columns, width, Moment(snapshot.taken_at, zone)) for row in ranked[: max(0, fits)]]
     if (more := count - min(fits, len(found))) > 0:
-        lines.append(plain(f"   {units.count(more, complete=state.complete)} more", width, Style.DIM))
+        lines.append(dim(f"   {units.count(more, complete=state.complete)} more", width))
     return lines[:rows]
 
 
@@ -186,7 +186,7 @@ def _holder(row: Row | None, snapshot: Snapshot, width: int, rows: int, *, zone:
     now = snapshot.taken_at
     owner = row.owner if row is not None else None
     if row is None or owner is None:
-        return [plain(" not known: the message does not name it", width, Style.DIM)]
+        return [dim(" not known: the message does not name it", width)]
     started = "not known" if owner.start is None else f"{when(owner.start, zone)}, {ago(owner.start, now)} ago"
     where = f"{safe(owner.user) if owner.user else '?'} on {safe(owner.host) if owner.host else '?'}"
     held = [one for one in snapshot.observation.claims if one.owner == owner]
@@ -214,14 +214,14 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
     for row in found:
         groups.setdefault(row.owner, []).append(row)
     if not groups:
-        return [plain("   none", width, Style.DIM)]
+        return [dim("   none", width)]
 
     ordered = sorted(groups.values(), key=lambda held: (min(map(_rank, held)), _since(held)))
     name = max(14, min(24, width - 48))
     why = width >= 26 + name + _EVIDENCE
     who = "consumer" if any(one is not None and one.name for one in groups) else "process"
     titles = f" {'verdict':<10}{pad(who, name)}{'number':>7}{'oldest':>8}"
-    lines = [plain(f"{titles}{'  evidence' if why else ''}", width, Style.DIM)]
+    lines = [dim(f"{titles}{'  evidence' if why else ''}", width)]
     fits = rows - 1 if len(ordered) <= rows - 1 else rows - 2
     for held in ordered[: max(0, fits)]:
         worst = min(held, key=_rank)
@@ -230,7 +230,7 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
         text = f"{pad(owner_text(worst.owner), name)}{figures}{f'  {shown(worst.evidence)}' if why else ''}"
         lines.append(fitted(width, " ", verdict.style(pad(verdict.text, 10)), text))
     if fits < len(ordered):
-        lines.append(plain(f"   {len(ordered) - fits:,} more", width, Style.DIM))
+        lines.append(dim(f"   {len(ordered) - fits:,} more", width))
     return lines[:rows]
 
 
@@ -252,19 +252,17 @@ def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lin
 
 def _times(snapshot: Snapshot, width: int, rows: int) -> Lines:
     rates = snapshot.rates
-    lines = [plain(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}", width, Style.DIM)]
-    lines += [_percentiles("waited", rates.waited, width), _percentiles("worked", rates.worked, width)]
+    lines = [dim(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}", width)]
+    for name, times in (("waited", rates.waited), ("worked", rates.worked)):
+        figures = "".join(f"{units.duration(value):>6}" for value in (times.p50, times.p95, times.p99))
+        lines.append(plain(f" {name:<8}{figures}", width))
     samples = max(rates.waited.samples, rates.worked.samples)
-    return [*lines, plain(f" of {samples:,} done", width, Style.DIM)][:rows]
-
-
-def _percentiles(name: str, found: Percentiles, width: int) -> Line:
-    return plain(f" {name:<8}" + "".join(f"{units.duration(value):>6}" for value in (found.p50, found.p95, found.p99)), width)
+    return [*lines, dim(f" of {samples:,} done", width)][:rows]
 
 
 def _aside(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """The boxes of what was set aside."""
-    lines = [plain(f" {'box':<10}{'number':>8}{'bytes':>8}{'oldest':>8}  kept", width, Style.DIM)]
+    lines = [dim(f" {'box':<10}{'number':>8}{'bytes':>8}{'oldest':>8}  kept", width)]
     for box in ASIDE:
         state = snapshot.observation.boxes.get(box)
         if state is None:

@@ -94,7 +94,7 @@ def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: b
     hint = join(Style.KEY(key), f" {words}" if words and width >= 50 else "")  # the problem matters more than its command
     text = clip(shown(problem.text), max(1, width - 5 - line_width(hint)))
     left = (Style.KEY("▌" if chosen else " "), SIGNS[problem.severity], Span(f" {text}"))
-    line = crop(spread(left, hint, width - 1), width)
+    line = spread(left, hint, width - 1)
     if chosen:  # the sign keeps its colour under the cursor
         line = (*line[:2], *select(line[2:], width - 2))
     return line

@@ -94,6 +94,11 @@ def plain(text: str, width: int, style: Style = Style.NORMAL) -> Line:
     return merge((Span(clip(text, width), style),))
 
 
+def dim(text: str, width: int) -> Line:
+    """A line of titles, or about what is not shown."""
+    return plain(text, width, Style.DIM)
+
+
 def crop(line: Sequence[Span], width: int) -> Line:
     """At most ``width`` cells; a cut line ends in ``…``."""
     if line_width(line) <= width:
