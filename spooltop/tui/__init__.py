@@ -44,18 +44,19 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     """
     _prepare()
     from .snapshot_thread import SnapshotThread
-    from .worker import KeptReader
+    from .worker import read_kept
 
     snapshot_thread = SnapshotThread(control)
     snapshot_thread.start()  # waits for the disk while Textual is loaded
-    reader = None if options is not None and options.banner else KeptReader(control)
+    kept = None if options is not None and options.banner else read_kept(control)
     try:
         from .app import SpooltopApp
         from .terminal.lifecycle import require_descriptors
 
         require_descriptors()
-        kept = None if reader is None else reader.take()
-        app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread, kept=kept)
+        app = SpooltopApp(
+            control, options or Options.of(os.environ), snapshot_thread=snapshot_thread, kept=kept and kept()
+        )  # fmt: skip
     except BaseException:
         # A thread that outlives the interpreter aborts the process where no descriptor is left to import what ends threads.
         snapshot_thread.stop(timeout=1.0)

@@ -45,12 +45,11 @@ class OpenTarget:
     ``kept`` what was kept of an earlier dashboard; None where nothing is kept at the end either."""
 
     def __init__(
-        self, control: Control, app: AppSession, *, pace: Pace | None = None,
-        monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
+        self, control: Control, app: AppSession, snapshot_thread: SnapshotThread, *,
         to_spools: Callable[[], object] | None = None, before: MainState | None = None, kept: KeptView | None = None,
     ) -> None:  # fmt: skip
         self.control = control
-        self.snapshot_thread = snapshot_thread or SnapshotThread(control, pace=pace, monotonic=monotonic)
+        self.snapshot_thread = snapshot_thread
         self.worker = Worker()
         self.mailbox = self.snapshot_thread.mailbox
         state = MainState(control.now, first_view(control.layout)) if before is None else before.again(control.now)
@@ -63,8 +62,8 @@ class OpenTarget:
             state.open_with(app.options.filter, app.options.sort)
         state.among_spools = to_spools is not None
         self.session = Session(
-            **asdict(app), control=control, snapshot_thread=self.snapshot_thread, worker=self.worker, now=lambda: state.now,
-            zone=lambda: state.times.zone, to_spools=to_spools,
+            **asdict(app), control=control, snapshot_thread=snapshot_thread, worker=self.worker, now=lambda: state.now,
+            zone=lambda: state.zone, to_spools=to_spools,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 
@@ -83,7 +82,7 @@ class OpenTarget:
     def check(self, later: Callable[..., object]) -> float:
         """Notices a look that hangs, and tells the main screen by ``later(call, *arguments)``. Returns the seconds until the next
         check is due."""
-        waited, shown = self.snapshot_thread.looking_for(), self.main.state.times.stale_for
+        waited, shown = self.snapshot_thread.looking_for(), self.main.state.stale_for
         stale = waited if waited >= STALE_AFTER else None
         if stale is not None or shown is not None:
             later(self.main.stale, stale, self.snapshot_thread.looking_at())
@@ -154,16 +153,13 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.spools = spools
         self.spools_screen: SpoolsScreen | None = None
         self._target: OpenTarget | None = None
-        self._pace = pace
-        self._monotonic = monotonic
+        self._make_thread = partial(SnapshotThread, pace=pace, monotonic=monotonic)
         self._opening = 0
         self._left: dict[str, MainState] = {}
         """The choices of the user in each target when it was left."""
         self._loaded = False
         if control is not None:
-            self._target = OpenTarget(
-                control, self.app_session, pace=pace, monotonic=monotonic, snapshot_thread=snapshot_thread, kept=kept
-            )  # fmt: skip
+            self._target = OpenTarget(control, self.app_session, snapshot_thread or self._make_thread(control), kept=kept)
 
     @property
     def target(self) -> OpenTarget:
@@ -176,11 +172,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def main(self) -> MainScreen:
         """The main screen of the open target."""
         return self.target.main
-
-    @property
-    def session(self) -> Session:
-        """The session of the open target."""
-        return self.target.session
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen instead of an empty one below it, which would be laid out and painted first."""
@@ -204,18 +195,14 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, self._resumed)
 
     def _arrived(self) -> None:
-        if self._target is not None:
-            for found in self._target.mailbox.take():
-                self._take(found)
-
-    def _take(self, found: Found) -> None:
-        if isinstance(found, SnapshotTaken):
-            self._load_rest()
-        self.target.take(found)
-        front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
-        take = getattr(front, "take", None)
-        if front is not self.main and take is not None:
-            take(found)
+        for found in self._target.mailbox.take() if self._target is not None else ():
+            if isinstance(found, SnapshotTaken):
+                self._load_rest()
+            self.target.take(found)
+            front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
+            take = getattr(front, "take", None)
+            if front is not self.main and take is not None:
+                take(found)
 
     def _load_rest(self) -> None:
         if not self._loaded:
@@ -258,8 +245,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
             return
         self.spools.calm(True)
         self._target = OpenTarget(
-            opened, self.app_session, pace=self._pace, monotonic=self._monotonic, to_spools=self._to_spools,
-            before=self._left.get(name), kept=kept,
+            opened, self.app_session, self._make_thread(opened), to_spools=self._to_spools, before=self._left.get(name), kept=kept
         )  # fmt: skip
         self._target_name = name
         self.push_screen(self._target.main)

@@ -200,36 +200,6 @@ class Pace:
         return now - self._looked_at >= self.quiet
 
 
-# Tells how long the snapshot thread has been at its present work. A look may hang for ever, as on a dead NFS server.
-
-class CurrentStep:
-    """The present work of a thread. May be read from any thread."""
-
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._since: float | None = None
-        self.name = ""
-        """A description of the work; empty where the control knows it better."""
-
-    def seconds(self) -> float:
-        """Seconds since the work began or last made progress; 0 where there is none."""
-        since = self._since
-        return 0.0 if since is None else max(0.0, self._monotonic() - since)
-
-    @contextmanager
-    def working(self, name: str = "") -> Iterator[None]:
-        self.name = name
-        self.made_progress()
-        try:
-            yield
-        finally:
-            self._since = None
-
-    def made_progress(self) -> None:
-        """Counts the seconds from now on: a list of a million is long, not stuck."""
-        self._since = self._monotonic()
-
-
 # Finds the next row of a list that matches the last filter.
 
 def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
@@ -287,151 +257,8 @@ TIMED = 100
 """Factor of its duration for which a list is kept when nothing changed but the time: ages in a list of a million cost 1 %."""
 
 
-class _Latch:
-    """A condition that stays true once it was: when the user returns to a list, its cancelled listing is incomplete all the
-    same."""
-
-    def __init__(self, condition: Callable[[], bool]) -> None:
-        self._condition = condition
-        self.closed = False
-
-    def __call__(self) -> bool:
-        self.closed = self.closed or self._condition()
-        return self.closed
-
-
-# Serves the screen's request for a list: a window of its rows, all of its keys, the next row that matches a filter.
-
 MARGIN = 50
 """Rows read above and below the window, so that a step beyond its edge shows rows at once."""
-
-
-class ListServer:
-    """Posts each snapshot that ``changes`` passes together with the page that was taken from the same look. The last listing is
-    kept as long as nothing in it can have changed; its number differs for each one made."""
-
-    def __init__(
-        self, control: Control, post: Callable[[Found], object], changes: ChangeFilter, monotonic: Callable[[], float]
-    ) -> None:
-        self._control = control
-        self._post = post
-        self._changes = changes
-        self._monotonic = monotonic
-        self._listing: Listing | None = None
-        self._generation = 0
-        self._made_at = self._took = 0.0
-        self._posted: Page | None = None
-        self._asked: tuple[object, ...] = ()
-        self._shown_at = 0.0
-        self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
-        self._keys_served = 0
-        self._search_served = 0
-
-    def serve(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> None:
-        """Posts what ``request`` wants; ``snapshot`` where a look was taken for it. ``unwanted`` tells while a
-        list is made that it is not needed any more; its argument says that an older one may be shown instead."""
-        news = snapshot is not None and self._changes.passes(snapshot)
-        # An invalid filter must not hide the snapshot.
-        try:
-            listing = self._list(request, snapshot, unwanted)
-            page = None if listing is None else self._page(listing, request, news)
-        except SpooltopError as error:
-            if snapshot is not None:
-                self._post(SnapshotTaken(snapshot, None))
-            self._post(LookFailed(str(error), request.query))
-            self._changes.pass_next()
-            return
-        if snapshot is not None:
-            self._post_look(snapshot, page, news)
-        elif page is not None:
-            self._post(RowsRead(page))
-        self._posted = page
-        if listing is not None:
-            self._answer(listing, request)
-
-    def _list(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> Listing | None:
-        """The list of ``request``, made anew where ``snapshot``, that of a new look, may differ in it.
-
-        A listing that was cancelled has no order yet. Then the old listing stays until the next look; where there was none the
-        result is None, because the newest request is served next.
-        """
-        if request.query is None:
-            self._listing = None
-            return None
-        old = self._listing if self._listing is not None and self._listing.query == request.query else None
-        if old is not None and not self._outdated(old, snapshot):
-            return old
-        cancelled = _Latch(lambda: unwanted(old is not None))
-        began = self._monotonic()
-        progress = None
-        if old is None:  # an old listing shows more than a new one does before its end
-            progress = IntervalProgress(self._monotonic, partial(self._show, request.query, request.anchor))
-        listing = self._control.listing(request.query, cancelled, progress)
-        self._made_at = self._monotonic()
-        self._took = self._made_at - began
-        if cancelled.closed and not listing.complete:
-            self._listing = old
-        else:
-            self._listing = listing
-            self._generation += 1
-        return self._listing
-
-    def _outdated(self, listing: Listing, snapshot: Snapshot | None) -> bool:
-        if snapshot is None:
-            return False
-        aged = listing.timed and self._monotonic() - self._made_at >= TIMED * self._took
-        return aged or snapshot.observation.generation != listing.generation
-
-    def _show(self, query: ListQuery, anchor: Key | None, share: float, rows: Sequence[Row], count: int) -> None:
-        """Posts the part of a list that is made so far."""
-        if not rows:
-            self._post(ListAdvanced(query, share))
-            return
-        self._generation += 1
-        at = next((at for at, row in enumerate(rows) if row.key == anchor), None)
-        self._post(RowsRead(Page(query, self._generation, count, False, 0, tuple(rows), anchor, at, share)))
-
-    def _post_look(self, snapshot: Snapshot, page: Page | None, news: bool) -> None:
-        at = snapshot.taken_at
-        if news or (page is not None and page.differs(self._posted)):
-            self._shown_at = at
-            self._post(SnapshotTaken(snapshot, page))
-        elif not 0 <= at - self._shown_at < CLOCK:
-            self._shown_at = at
-            self._post(ClockMoved(at))
-
-    def _answer(self, listing: Listing, request: ListRequest) -> None:
-        if request.all_keys != self._keys_served:
-            self._keys_served = request.all_keys
-            self._post(KeysRead(listing.query, tuple(listing.keys())))
-        search = request.search
-        if search is not None and search.number != self._search_served:
-            self._search_served = search.number
-            self._post(MatchFound(listing.query, search, match(self._control.listing, listing, request, search)))
-
-    def _page(self, listing: Listing, request: ListRequest, news: bool) -> Page:
-        """The window of the listing that is requested; the page posted last where that is the same and there are no ``news``."""
-        asked = (self._generation, request.start, request.stop, request.anchor, request.anchor_index)
-        if self._posted is not None and asked == self._asked and not news:
-            return self._posted
-        self._asked = asked
-        at = None if request.anchor is None else self._place(listing, request.anchor)
-        shift = 0 if at is None else at - request.anchor_index
-        # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
-        first = max(0, min(request.start + shift, len(listing) - 1))
-        start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
-        rows = tuple(listing.window(start, stop)) if stop > start else ()
-        return Page(
-            listing.query, self._generation, len(listing), listing.complete, start, rows, request.anchor, at,
-            ordered_over=listing.ordered_over,
-        )  # fmt: skip
-
-    def _place(self, listing: Listing, anchor: Key) -> int | None:
-        """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
-        generation = self._generation
-        if self._anchored[:2] != (generation, anchor):
-            self._anchored = (generation, anchor, listing.find(anchor))
-        return self._anchored[2]
 
 
 def _shown(found: ConsumerList) -> Hashable:
@@ -453,23 +280,30 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 
 class SnapshotThread:
-    """Owns the thread."""
+    """Owns the thread. Posts each snapshot that has news together with the page that was taken from the same look. The last
+    listing is kept as long as nothing in it can have changed; its number differs for each one made."""
 
     def __init__(
-        self,
-        control: Control,
-        mailbox: Mailbox | None = None,
-        *,
-        pace: Pace | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, control: Control, *, pace: Pace | None = None, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self.mailbox = mailbox or Mailbox()
+        self.mailbox = Mailbox()
         self._control = control
         self._monotonic = monotonic
         self._pace = pace or Pace()
-        self._step = CurrentStep(monotonic)
         self._changes = ChangeFilter()
-        self._lists = ListServer(control, self.mailbox.put, self._changes, monotonic)
+        self._step = ""
+        """A description of the present work; empty where the control knows it better."""
+        self._since: float | None = None
+        """The time at which that began or last made progress; None where there is none."""
+        self._listing: Listing | None = None
+        self._generation = 0
+        self._made_at = self._took = 0.0
+        self._posted: Page | None = None
+        self._asked: tuple[object, ...] = ()
+        self._shown_at = 0.0
+        self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
+        self._keys_served = 0
+        self._search_served = 0
         self._tracking = False
         self._payload: PayloadRead | None = None
         self._consumers: Hashable = None
@@ -484,40 +318,43 @@ class SnapshotThread:
             self._thread.start()
 
     def looking_for(self) -> float:
-        """Seconds since the present work began (a look, a list, a payload); 0 where there is none."""
-        return self._step.seconds()
+        """Seconds since the present work (a look, a list, a payload) began or made progress; 0 where there is none. A look may
+        hang for ever, as on a dead NFS server."""
+        since = self._since
+        return 0.0 if since is None else max(0.0, self._monotonic() - since)
 
     def looking_at(self) -> str:
         """A description of the present work."""
-        return self._step.name or self._control.current_step()
+        return self._step or self._control.current_step()
 
     def request(self, request: ListRequest) -> None:
         """Sets what the screen shows from now on. It is served at once, even between two looks."""
         if request != self._wanted.list:
-            self._want(lambda wanted: replace(wanted, list=request))
+            self._want(list=request)
 
     def follow(self, ids: Sequence[str], since: float = 0.0) -> None:
         """Follows these messages after each look; none where ``ids`` is empty."""
-        self._want(lambda wanted: replace(wanted, ids=tuple(ids), since=since))
+        self._want(ids=tuple(ids), since=since)
 
     def run(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
         """Runs ``job``, which shares the scan with the looks, between two of them and calls ``reply`` in the thread."""
-        self._want(lambda wanted: replace(wanted, jobs=(*wanted.jobs, lambda: reply(outcome(job)))))
+        self._want(lambda: reply(outcome(job)))
 
     def look_again(self) -> None:
         """Asks for a full scan, now."""
-        self._want(lambda wanted: replace(wanted, rescan=True))
+        self._want(rescan=True)
 
     def stop(self, timeout: float = 0.0) -> bool:
         """Asks the thread to end; True where it did within ``timeout`` seconds. It is a daemon thread, so waiting is optional."""
-        self._want(lambda wanted: replace(wanted, stopped=True))
+        self._want(stopped=True)
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _want(self, change: Callable[[Requested], Requested]) -> None:
+    def _want(self, *jobs: Callable[[], object], **changes: object) -> None:
         with self._changed:
-            self._wanted = replace(change(self._wanted), version=self._wanted.version + 1)
+            wanted = self._wanted
+            self._wanted = replace(wanted, version=wanted.version + 1, jobs=(*wanted.jobs, *jobs), **changes)
             self._changed.notify_all()
         self._control.wake()
 
@@ -544,7 +381,7 @@ class SnapshotThread:
             except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread that looks
                 self._failed(f"internal error, please report: {error!r}", wanted)
             if wanted.jobs:
-                with self._step.working("asking who has a file"):
+                with self._working("asking who has a file"):
                     for job in wanted.jobs:
                         job()
             if look:
@@ -555,19 +392,138 @@ class SnapshotThread:
         self.mailbox.put(LookFailed(error, wanted.list.query))
         self._changes.pass_next()
 
+    @contextmanager
+    def _working(self, step: str = "") -> Iterator[None]:
+        self._step, self._since = step, self._monotonic()
+        try:
+            yield
+        finally:
+            self._since = None
+
     def _serve(self, wanted: Requested, look: bool) -> None:
         query = wanted.list.query
-        with self._step.working():
+        with self._working():
             snapshot = self._control.look(wanted.rescan) if look else None
             if snapshot is not None:
                 self._pace.found(snapshot.observation)
-            self._step.name = f"listing {query.box}" if query is not None else ""
-            self._lists.serve(wanted.list, snapshot, lambda replaceable: self._overtaken(wanted, replaceable))
+            self._step = f"listing {query.box}" if query is not None else ""
+            self._serve_list(wanted, snapshot)
             self._track(wanted.ids, wanted.since, look)
-            self._step.name = "reading a message"
+            self._step = "reading a message"
             self._read_payload(wanted.list.payload, look)
-            self._step.name = "reading the consumers"
+            self._step = "reading the consumers"
             self._read_consumers(wanted.list.consumers)
+
+    def _serve_list(self, wanted: Requested, snapshot: Snapshot | None) -> None:
+        """Posts the list that is wanted: a window of its rows, all of its keys, the next row that matches a filter."""
+        news = snapshot is not None and self._changes.passes(snapshot)
+        # An invalid filter must not hide the snapshot.
+        try:
+            listing = self._list(wanted, snapshot)
+            page = None if listing is None else self._page(listing, wanted.list, news)
+        except SpooltopError as error:
+            if snapshot is not None:
+                self.mailbox.put(SnapshotTaken(snapshot, None))
+            self._failed(str(error), wanted)
+            return
+        if snapshot is not None:
+            self._post_look(snapshot, page, news)
+        elif page is not None:
+            self.mailbox.put(RowsRead(page))
+        self._posted = page
+        if listing is not None:
+            self._answer(listing, wanted.list)
+
+    def _list(self, wanted: Requested, snapshot: Snapshot | None) -> Listing | None:
+        """The list that is wanted, made anew where ``snapshot``, that of a new look, may differ in it.
+
+        A listing that was cancelled has no order yet. Then the old listing stays until the next look; where there was none the
+        result is None, because the newest request is served next.
+        """
+        request = wanted.list
+        if request.query is None:
+            self._listing = None
+            return None
+        old = self._listing if self._listing is not None and self._listing.query == request.query else None
+        if old is not None and not self._outdated(old, snapshot):
+            return old
+        given_up = threading.Event()  # stays set when the user returns to a list: a listing that was cancelled is incomplete
+
+        def cancelled() -> bool:
+            if self._overtaken(wanted, old is not None):
+                given_up.set()
+            return given_up.is_set()
+
+        began = self._monotonic()
+        progress = None
+        if old is None:  # an old listing shows more than a new one does before its end
+            progress = IntervalProgress(self._monotonic, partial(self._show, request.query, request.anchor))
+        listing = self._control.listing(request.query, cancelled, progress)
+        self._made_at = self._monotonic()
+        self._took = self._made_at - began
+        if given_up.is_set() and not listing.complete:
+            self._listing = old
+        else:
+            self._listing = listing
+            self._generation += 1
+        return self._listing
+
+    def _outdated(self, listing: Listing, snapshot: Snapshot | None) -> bool:
+        if snapshot is None:
+            return False
+        aged = listing.timed and self._monotonic() - self._made_at >= TIMED * self._took
+        return aged or snapshot.observation.generation != listing.generation
+
+    def _show(self, query: ListQuery, anchor: Key | None, share: float, rows: Sequence[Row], count: int) -> None:
+        """Posts the part of a list that is made so far."""
+        if not rows:
+            self.mailbox.put(ListAdvanced(query, share))
+            return
+        self._generation += 1
+        at = next((at for at, row in enumerate(rows) if row.key == anchor), None)
+        self.mailbox.put(RowsRead(Page(query, self._generation, count, False, 0, tuple(rows), anchor, at, share)))
+
+    def _post_look(self, snapshot: Snapshot, page: Page | None, news: bool) -> None:
+        at = snapshot.taken_at
+        if news or (page is not None and page.differs(self._posted)):
+            self._shown_at = at
+            self.mailbox.put(SnapshotTaken(snapshot, page))
+        elif not 0 <= at - self._shown_at < CLOCK:
+            self._shown_at = at
+            self.mailbox.put(ClockMoved(at))
+
+    def _answer(self, listing: Listing, request: ListRequest) -> None:
+        if request.all_keys != self._keys_served:
+            self._keys_served = request.all_keys
+            self.mailbox.put(KeysRead(listing.query, tuple(listing.keys())))
+        search = request.search
+        if search is not None and search.number != self._search_served:
+            self._search_served = search.number
+            self.mailbox.put(MatchFound(listing.query, search, match(self._control.listing, listing, request, search)))
+
+    def _page(self, listing: Listing, request: ListRequest, news: bool) -> Page:
+        """The window of the listing that is requested; the page posted last where that is the same and there are no ``news``."""
+        asked = (self._generation, request.start, request.stop, request.anchor, request.anchor_index)
+        if self._posted is not None and asked == self._asked and not news:
+            return self._posted
+        self._asked = asked
+        at = None if request.anchor is None else self._place(listing, request.anchor)
+        shift = 0 if at is None else at - request.anchor_index
+        # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
+        first = max(0, min(request.start + shift, len(listing) - 1))
+        start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
+        rows = tuple(listing.window(start, stop)) if stop > start else ()
+        return Page(
+            listing.query, self._generation, len(listing), listing.complete, start, rows, request.anchor, at,
+            ordered_over=listing.ordered_over,
+        )  # fmt: skip
+
+    def _place(self, listing: Listing, anchor: Key) -> int | None:
+        """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
+        generation = self._generation
+        if self._anchored[:2] != (generation, anchor):
+            self._anchored = (generation, anchor, listing.find(anchor))
+        return self._anchored[2]
 
     def _track(self, ids: Sequence[str], since: float, looked: bool) -> None:
         """Posts the places of the followed messages after each look. Tells the control once when there are none left."""
@@ -604,7 +560,7 @@ class SnapshotThread:
     def _overtaken(self, served: Requested, replaceable: bool) -> bool:
         """True where the list that is being made for ``served`` is not needed any more: another one is wanted; where an older
         one may be shown instead, where anything else is."""
-        self._step.made_progress()
+        self._since = self._monotonic()  # a list of a million is long, not stuck
         wanted = self._wanted
         return wanted.stopped or (
             wanted.version != served.version if replaceable else wanted.list.query != served.list.query

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
-from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.events import Click, Resize
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -163,109 +164,6 @@ WHEEL = 3
 """Lines per step of the wheel."""
 
 
-class Window(Generic[T]):
-    """Rows of a listing that is kept elsewhere. ``height`` is the number of rows of a page.
-
-    The cursor is on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the page.
-    It moves inside the page; at an edge the page is flipped.
-    """
-
-    def __init__(self, key_of: Callable[[T], Hashable]) -> None:
-        self.key_of = key_of
-        self.length = 0
-        self.generation = -1
-        self.height = 1
-        self.top = 0
-        self.cursor = 0
-        self.key: Hashable = None
-        self.items: list[T] = []
-        self._start = 0
-        self._held = -1
-        self._asked: tuple[int, int, int] | None = None
-
-    def item(self, index: int) -> T | None:
-        """The row at ``index``, None where it is not held."""
-        at = index - self._start
-        return self.items[at] if 0 <= at < len(self.items) and index < self.length else None
-
-    def wanted(self) -> tuple[int, int]:
-        """The rows that should be held: the page and one on either side."""
-        return max(0, self.top - self.height), min(self.length, self.top + 2 * self.height)
-
-    def ask(self) -> tuple[int, int, int] | None:
-        """(generation, start, stop) of the rows to ask for: where rows of the page are missing and were not asked for, the page
-        and its neighbours; else None."""
-        shown = range(self.top, min(self.length, self.top + self.height))
-        missing = self._held != self.generation or (shown and None in (self.item(shown[0]), self.item(shown[-1])))
-        want = (self.generation, *self.wanted())
-        if not shown or not missing or want == self._asked:
-            return None
-        self._asked = want
-        return want
-
-    def set_list(
-        self, length: int, generation: int, *, cursor: int | None, anchor: Hashable, start: int, items: Sequence[T]
-    ) -> None:
-        """Replaces the listing, as ``VirtualList.set_list`` says."""
-        line = self.cursor - self.top
-        index = self._found(start, items)
-        if index is None and cursor is not None and anchor in (None, self.key):
-            index = cursor
-        if index is None:
-            index = self.cursor
-            self.key = None
-        self.length = length
-        self.generation = generation
-        self._asked = None
-        shift = index - self.cursor
-        self.cursor = max(0, min(index, length - 1))
-        self.place(self.cursor - line)
-        if items or not length:
-            self._hold(start, items)
-        else:
-            self._start += shift  # the old rows are shown until the new ones are read, so that the screen does not flicker
-
-    def go_to(self, index: int) -> None:
-        """Moves the cursor to a row, and flips the page where the row is not on it."""
-        index = max(0, min(index, self.length - 1))
-        if index < self.top:
-            self.place(index - self.height + 1)
-        elif index >= self.top + self.height:
-            self.place(index)
-        self.cursor = index
-        item = self.item(index)
-        self.key = None if item is None else self.key_of(item)
-
-    def page(self, pages: int) -> None:
-        """Moves whole pages, with the cursor on the same line of the page."""
-        line = self.cursor - self.top
-        index = max(0, min(self.cursor + pages * self.height, self.length - 1))
-        self.place(index - line)
-        self.go_to(index)
-
-    def resize(self, height: int) -> None:
-        """Changes the number of rows per page; the cursor stays on the page."""
-        self.height = max(1, height)
-        if not self.top <= self.cursor < self.top + self.height:
-            self.place(self.cursor - self.height + 1)
-        self.place(self.top)
-
-    def place(self, top: int) -> None:
-        """Makes a row the first of the page, as far as the list allows."""
-        self.top = max(0, min(top, self.length - self.height))
-
-    def _hold(self, start: int, items: Sequence[T]) -> None:
-        self._start, self.items, self._held = start, list(items), self.generation
-        item = self.item(self.cursor)
-        if item is not None:
-            self.key = self.key_of(item)
-
-    def _found(self, start: int, items: Sequence[T]) -> int | None:
-        if self.key is None:
-            return None
-        return next((start + i for i, item in enumerate(items) if self.key_of(item) == self.key), None)
-
-
 class VirtualList(LineWidget, Generic[T]):
     """Draws the rows of a listing that is kept elsewhere, with ``draw(item, width, selected, marked)``.
 
@@ -274,21 +172,19 @@ class VirtualList(LineWidget, Generic[T]):
     Rows that are not read yet show ``…``. Has no border and no padding.
     """
 
+    @dataclass
     class RowsWanted(Message):
         """Asks for the rows from ``start`` to before ``end``; the answer is ``set_list``."""
 
-        def __init__(self, start: int, end: int) -> None:
-            super().__init__()
-            self.start = start
-            self.end = end
+        start: int
+        end: int
 
+    @dataclass
     class CursorMoved(Message):
         """The cursor is on another row; ``key`` None where that row has not been read yet or the list is empty."""
 
-        def __init__(self, index: int, key: Hashable) -> None:
-            super().__init__()
-            self.index = index
-            self.key = key
+        index: int
+        key: Hashable
 
     class Resized(Message):
         """The size changed: column titles next to the list must be drawn again."""
@@ -297,16 +193,25 @@ class VirtualList(LineWidget, Generic[T]):
         """The row under the cursor is to be opened."""
 
     def __init__(
-        self,
-        draw: Callable[[T, int, bool, bool], Line],
-        key: Callable[[T], Hashable],
-        options: Options,
-        id: str | None = None,
+        self, draw: Callable[[T, int, bool, bool], Line], key_of: Callable[[T], Hashable], options: Options, id: str | None = None
     ) -> None:
         super().__init__(options, id)
         self.draw = draw
+        self.key_of = key_of
         self.empty: Line = ()
-        self._window: Window[T] = Window(key)
+        self.length = 0
+        self.generation = -1
+        self.cursor = 0
+        """The row that the cursor is on."""
+        self.key: Hashable = None
+        """The key that the cursor is on, None where its row has not been read or there is none."""
+        self._top = 0
+        self._page = 1
+        self._items: Sequence[T] = ()
+        """The rows that were read, from ``_first`` on, of the listing with the number ``_held``."""
+        self._first = 0
+        self._held = -1
+        self._asked: tuple[int, int, int] | None = None
         self._marks: Collection[Hashable] = frozenset()
         self._reported: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
@@ -317,78 +222,73 @@ class VirtualList(LineWidget, Generic[T]):
 
     # State
 
-    def __len__(self) -> int:
-        return self._window.length
+    @property
+    def item(self) -> T | None:
+        """The row under the cursor, None where it has not been read."""
+        return self._item(self.cursor)
 
-    def __bool__(self) -> bool:
-        return True  # an empty list is still a widget
+    def _item(self, index: int) -> T | None:
+        at = index - self._first
+        return self._items[at] if 0 <= at < len(self._items) and index < self.length else None
 
     @property
-    def generation(self) -> int:
-        return self._window.generation
-
-    @property
-    def cursor_index(self) -> int:
-        return self._window.cursor
-
-    @property
-    def cursor_key(self) -> Hashable:
-        """The key that the cursor is on, None where its row has not been read or there is none."""
-        return self._window.key
-
-    @property
-    def cursor_item(self) -> T | None:
-        return self._window.item(self._window.cursor)
+    def _here(self) -> tuple[int, Hashable]:
+        return self.cursor, self.key
 
     # Setting rows
 
     def set_list(
-        self,
-        length: int,
-        generation: int,
-        *,
-        cursor: int | None = None,
-        anchor: Hashable = None,
-        start: int = 0,
-        items: Sequence[T] = (),
-    ) -> None:
+        self, length: int, generation: int, *, cursor: int | None = None, anchor: Hashable = None, start: int = 0,
+        items: Sequence[T] = (), passing: bool = False,
+    ) -> None:  # fmt: skip
         """Replaces the listing. ``items`` are its rows from ``start`` on, as far as read.
 
-        ``cursor`` is the place of ``anchor`` in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was searched for
+        ``cursor`` is the place of ``anchor`` in it, None if it is gone; ``anchor`` is the ``key`` that was searched for
         (None: the present one). If the row is gone, the cursor moves to the row that took its place. ``generation`` -1: there is
         no list yet, and the next complete one begins at its ``cursor``, whatever was shown before it was complete.
+
+        ``passing``: these are the first rows of an incomplete listing, between which others may come. The cursor is put at
+        ``cursor``, which posts no message, and returns to its former place once the list is complete, unless it was moved.
         """
-        self._come_back()
-        self._moved = False
-        first = self._window.generation < 0
-        self._window.set_list(length, generation, cursor=cursor, anchor=anchor, start=start, items=items)
-        if first and cursor is not None:
-            self._window.go_to(cursor)
+        before, self._before = self._before, None
+        if before is not None:
+            self._moved = self._here != self._put
+            if not self._moved:
+                self.cursor, self._top, self.key, self.generation = before
+                self._reported = self._here
+        self._moved = self._moved and passing
+        first = self.generation < 0
+        if passing:
+            cursor, anchor = None if self._moved else cursor or 0, None
+            if not self._moved:
+                self._before = (self.cursor, self._top, self.key, self.generation)
+                self.key = None
+        self._replace(length, generation, cursor, anchor, start, items)
+        if self._before is not None:
+            self._reported = self._put = self._here
+        elif first and cursor is not None:
+            self._turn_to(cursor)
         self._settle()
 
-    def set_passing(self, length: int, generation: int, *, cursor: int, items: Sequence[T]) -> None:
-        """Shows the first rows of an incomplete listing, between which others may come. The cursor is at ``cursor``, which posts
-        no message, and returns to its former place once the list is complete, unless it was moved."""
-        window = self._window
-        self._come_back()
-        if self._moved:
-            window.set_list(length, generation, cursor=None, anchor=None, start=0, items=items)
+    def _replace(
+        self, length: int, generation: int, cursor: int | None, anchor: Hashable, start: int, items: Sequence[T]
+    ) -> None:
+        line = self.cursor - self._top
+        index = next((at for at, item in enumerate(items, start) if self.key_of(item) == self.key), None)
+        if index is None and anchor in (None, self.key):
+            index = cursor
+        if index is None:
+            index, self.key = self.cursor, None
+        self.length, self.generation, self._asked = length, generation, None
+        shift = index - self.cursor
+        self.cursor = max(0, min(index, length - 1))
+        self._place(self.cursor - line)
+        if items or not length:
+            self._first, self._items, self._held = start, items, generation
+            if (item := self.item) is not None:
+                self.key = self.key_of(item)
         else:
-            self._before = (window.cursor, window.top, window.key, window.generation)
-            window.key = None
-            window.set_list(length, generation, cursor=cursor, anchor=None, start=0, items=items)
-            self._reported = self._put = (window.cursor, window.key)
-        self._settle()
-
-    def _come_back(self) -> None:
-        """Returns the cursor from the place that ``set_passing`` gave it, unless it was moved from there."""
-        window, before, self._before = self._window, self._before, None
-        if before is None:
-            return
-        self._moved = (window.cursor, window.key) != self._put
-        if not self._moved:
-            window.cursor, window.top, window.key, window.generation = before
-            self._reported = (window.cursor, window.key)
+            self._first += shift  # the old rows are shown until the new ones are read, so that the screen does not flicker
 
     def set_marks(self, marks: Collection[Hashable]) -> None:
         """Sets the marked keys. The collection is not copied, so a million marks cost nothing."""
@@ -398,25 +298,38 @@ class VirtualList(LineWidget, Generic[T]):
     # Moving
 
     def move_by(self, rows: int) -> None:
-        self.go_to(self._window.cursor + rows)
+        self.go_to(self.cursor + rows)
 
-    def page(self, pages: int) -> None:
-        """Moves whole pages, with the cursor on the same line of the screen."""
-        self._window.page(pages)
+    def page(self, pages: float) -> None:
+        """Moves whole pages, with the cursor on the same line of the screen; half a page moves the cursor only."""
+        if abs(pages) != 1:
+            self.move_by(int(max(1, self.size.height) * pages))
+            return
+        line = self.cursor - self._top
+        index = max(0, min(self.cursor + int(pages) * self._page, self.length - 1))
+        self._place(index - line)
+        self._turn_to(index)
         self._settle()
-
-    def home(self) -> None:
-        self.go_to(0)
-
-    def end(self) -> None:
-        self.go_to(self._window.length - 1)
 
     def go_to(self, index: int) -> None:
         """Moves the cursor to a row, and flips the page where the row is not on it."""
-        window = self._window
-        top, left = window.top, window.cursor
-        window.go_to(index)
-        self._settle(None if window.top != top else (left - top, window.cursor - top))
+        top, left = self._top, self.cursor
+        self._turn_to(index)
+        self._settle(None if self._top != top else (left - top, self.cursor - top))
+
+    def _turn_to(self, index: int) -> None:
+        index = max(0, min(index, self.length - 1))
+        if index < self._top:
+            self._place(index - self._page + 1)
+        elif index >= self._top + self._page:
+            self._place(index)
+        self.cursor = index
+        item = self.item
+        self.key = None if item is None else self.key_of(item)
+
+    def _place(self, top: int) -> None:
+        """Makes a row the first of the page, as far as the list allows."""
+        self._top = max(0, min(top, self.length - self._page))
 
     # Painting
 
@@ -436,47 +349,43 @@ class VirtualList(LineWidget, Generic[T]):
 
     def on_resize(self, event: Resize) -> None:
         self._painted.clear()
-        self._window.resize(self.size.height)
+        self._page = max(1, self.size.height)
+        on_page = self._top <= self.cursor < self._top + self._page
+        self._place(self._top if on_page else self.cursor - self._page + 1)
         self._settle()
         self.post_message(self.Resized())
 
     def on_click(self, event: Click) -> None:
         event.stop()
-        index = self._window.top + event.y
-        if event.button != 1 or index >= self._window.length:
+        index = self._top + event.y
+        if event.button != 1 or index >= self.length:
             return
-        if index == self._window.cursor:
+        if index == self.cursor:
             self.post_message(self.Activated())
         else:
             self.go_to(index)
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self.move_by(WHEEL)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self.move_by(-WHEEL)
-
     def _line(self, y: int) -> Line:
-        window = self._window
-        index = window.top + y
+        index = self._top + y
         width = self.size.width
-        if index >= window.length:
-            return self.glyphs.line(self.empty) if y == 0 and not window.length else ()
-        selected = index == window.cursor
-        item = window.item(index)
+        if index >= self.length:
+            return self.glyphs.line(self.empty) if y == 0 and not self.length else ()
+        selected = index == self.cursor
+        item = self._item(index)
         if item is None:
             return self.glyphs.line(plain("  …".ljust(width), width, Style.SELECTED if selected else Style.DIM))
-        return self.glyphs.line(self.draw(item, width, selected, window.key_of(item) in self._marks))
+        return self.glyphs.line(self.draw(item, width, selected, self.key_of(item) in self._marks))
 
     def _settle(self, rows: Iterable[int] | None = None) -> None:
-        """Called after any change (in these rows of the page only): posts a message where the cursor moved, asks for missing
-        rows, and paints what differs."""
-        window = self._window
-        if (window.cursor, window.key) != self._reported:
-            self._reported = (window.cursor, window.key)
-            self.post_message(self.CursorMoved(window.cursor, window.key))
-        if (want := window.ask()) is not None:
+        """Called after any change (in these rows of the page only): posts a message where the cursor moved, asks for the page and
+        its neighbours where rows of the page are missing, and paints what differs."""
+        if self._here != self._reported:
+            self._reported = self._here
+            self.post_message(self.CursorMoved(*self._here))
+        page = range(self._top, min(self.length, self._top + self._page))
+        want = (self.generation, max(0, self._top - self._page), min(self.length, self._top + 2 * self._page))
+        missing = page and (self._held != self.generation or None in (self._item(page[0]), self._item(page[-1])))
+        if missing and want != self._asked:
+            self._asked = want
             self.post_message(self.RowsWanted(*want[1:]))
         self.tick(rows)

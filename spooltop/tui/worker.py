@@ -32,7 +32,7 @@ class Worker:
     looks."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
     def start(self) -> None:
@@ -40,11 +40,7 @@ class Worker:
 
     def submit(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
         """Runs ``job`` in the thread and calls ``reply`` there with what it returned, or with the error that it raised."""
-
-        def run() -> None:
-            reply(outcome(job))
-
-        self._jobs.put(run)
+        self._jobs.put(lambda: reply(outcome(job)))
 
     def stop(self, timeout: float) -> bool:
         """Ends the thread after the job under way; True where that ended within ``timeout`` seconds."""
@@ -69,19 +65,15 @@ def kept_view(control: Control) -> KeptView:
     return KeptView() if isinstance(found, SpooltopError) else found
 
 
-class KeptReader:
-    """Owns the thread."""
+def read_kept(control: Control) -> Callable[[], KeptView | None]:
+    """Begins to read what was kept in a thread. Returns a function for the result, which is None where the home does not answer:
+    nothing is kept at the end then, either."""
+    found: list[KeptView] = []
+    thread = threading.Thread(target=lambda: found.append(kept_view(control)), name="kept", daemon=True)
+    thread.start()
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
-        self._found: KeptView | None = None
-        self._thread = threading.Thread(target=self._run, name="kept", daemon=True)
-        self._thread.start()
+    def take() -> KeptView | None:
+        thread.join(_PATIENCE)
+        return found[0] if found else None
 
-    def take(self) -> KeptView | None:
-        """Returns what was found; None where the home does not answer: nothing is kept at the end then, either."""
-        self._thread.join(_PATIENCE)
-        return self._found
-
-    def _run(self) -> None:
-        self._found = kept_view(self._control)
+    return take

@@ -54,9 +54,9 @@ from spooltop.tui.draw.lists import Moment, columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
+from spooltop.tui.screens.base import palette_lines
 from spooltop.tui.screens.follow import follow_lines
 from spooltop.tui.screens.holders import holders_lines
-from spooltop.tui.screens.menus import palette_lines
 from spooltop.tui.screens.plan import plan_lines
 from spooltop.tui.screens.result import result_lines
 from tests.scratch import scratch

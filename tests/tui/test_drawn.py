@@ -19,7 +19,7 @@ from spooltop.tui.draw.frame import Section, rows_for
 from spooltop.tui.draw.graphs import depth_chart
 from spooltop.tui.draw.lists import list_header
 from spooltop.tui.draw.spans import line_text
-from spooltop.tui.screens.help import HelpEntry, HelpSection, draw_help
+from spooltop.tui.screens.help import HelpEntry, draw_help, fit
 
 from ..snapshots import states, values
 from ..snapshots.drawing import Rows, draw, text
@@ -183,8 +183,8 @@ async def test_each_state_is_said_in_words(name: str) -> None:
 
 @pytest.mark.parametrize(("height", "last"), [(2, "… 2 more lines, PgDn"), (3, "k up")])
 def test_help_says_how_much_does_not_fit(height: int, last: str) -> None:
-    section = HelpSection("Move", (HelpEntry("j", "down"), HelpEntry("k", "up")))
-    assert line_text(draw_help((section,), 60, height)[-1]).split() == last.split()
+    lines = draw_help({"Move": (HelpEntry("j", "down"), HelpEntry("k", "up"))}, 60)
+    assert line_text(fit(lines, 60, height)[-1]).split() == last.split()
 
 
 @pytest.mark.parametrize(("height", "lines"), [(7, 0), (8, 8), (99, 18)])

@@ -1,13 +1,14 @@
 """The base of all screens: looks up keys in the table of commands, and says why a command is not available. Below it the bases of
-screens of one list or one text, where all commands for moving are steps of a number of lines."""
+screens of one list or one text, whose commands for moving are steps of a number of lines, the palette and the menu of orders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.events import Click, Event, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
@@ -15,6 +16,9 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.strip import Strip
+
+from spooltop.errors import SpooltopError
+from spooltop.model.protocols import Sort
 
 from ..commands import (
     GOES,
@@ -27,14 +31,19 @@ from ..commands import (
     footer,
     named,
     only_in,
-    shown,
+    palette,
     tabs,
 )
+from ..commands import shown as key_name
 from ..context import CommandContext, View
 from ..draw.header import notice_lines
-from ..draw.spans import Line, Lines, Span, Style, join, line_text, line_width, paragraph
+from ..draw.spans import Line, Lines, Span, Style, crop, fitted, join, line_text, line_width, paragraph, plain, restyle
+from ..draw.text import pad, shown
 from ..session import AppSession
-from ..widgets import WHEEL, LinesView
+from ..snapshot_thread import deliver
+from ..widgets import WHEEL, LinesView, VirtualList
+
+BACKSPACES = ("backspace", "ctrl+h")
 
 
 class LineEdit(Struct):
@@ -46,7 +55,7 @@ class LineEdit(Struct):
 
     def key(self, key: str, character: str | None) -> bool:
         """Handles a key; True where it edits text. Ctrl-U empties the line, Ctrl-W removes the last word."""
-        if key in ("backspace", "ctrl+h"):
+        if key in BACKSPACES:
             self.text = self.text[:-1]
         elif key == "ctrl+u":
             self.text = ""
@@ -98,14 +107,17 @@ def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Con
     keys = [(key, words) for key, words in entries if key in ALWAYS]
     rest = [join(" ", Style.KEY(key), f" {words}") for key, words in keys]
     views = _tabs(root, width, absent, short=False)
-    if line_width(views) + sum(map(line_width, rest)) > width:
+
+    def too_wide() -> bool:
+        return line_width(views) + sum(map(line_width, rest)) > width
+
+    if too_wide():
         views = _tabs(root, width, absent, short=True)
-    if keys and keys[-1][0] == "Esc" and line_width(views) + sum(map(line_width, rest)) > width:
+    if keys and keys[-1][0] == "Esc" and too_wide():
         del rest[-1]
     for at in reversed(range(len(rest))):
-        if line_width(views) + sum(map(line_width, rest)) <= width:
-            break
-        rest[at] = rest[at][:-1]
+        if too_wide():
+            rest[at] = rest[at][:-1]
     for part in rest:
         if line_width(views) + line_width(part) <= width:
             views = join(views, part)
@@ -156,6 +168,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     """The view of a panel that needs no other facts about its commands."""
     PINNED = False
     """True where keys typed at another screen do not count here, nor keys typed here at another screen."""
+    WHILE_TYPING: tuple[str, ...] = ANYWHERE
+    """Keys that are commands while a line is typed, too."""
+
+    typing: LineEdit | None = None
+    """The line that is being typed into; None where keys are commands."""
+    failed = ""
+    """The reason why the last job that was asked for has no result."""
 
     def __init__(self, session: AppSession) -> None:
         super().__init__()
@@ -164,6 +183,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.dismissed = False
         """True from the moment it is dismissed; it stays on the stack a little longer."""
         self._result: ScreenResultType | None = None
+        self._changed: Callable[[str], object] = lambda text: self.paint()
+        self._entered: Callable[[str | None], object] = lambda text: None
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Leaves the stack with ``result``: at once where this screen is in front, else as soon as it is. Textual removes the
@@ -222,29 +243,45 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if self.ready:
             self.show_panel(self.draw(self.window_size[0], self.panel_height))
 
-    def typed(self, event: Key) -> bool:
-        """Handles a key while text is typed; True where it did."""
-        return False
+    def ask(self, run: Callable[..., object], job: Callable[[], T], take: Callable[[T], object]) -> None:
+        """Has a thread ``run`` a job. Then ``take`` gets the result, or ``failed`` says why there is none."""
+        run(job, partial(deliver, self, self._answered, take))
 
-    @property
-    def edited(self) -> LineEdit | None:
-        """The line that is being typed into; None where keys are commands."""
-        return None
-
-    def pasted(self) -> None:
-        """Called after text was pasted into ``edited``."""
+    def _answered(self, take: Callable[[T], object], found: T | SpooltopError) -> None:
+        if isinstance(found, SpooltopError):
+            self.failed = str(found)
+        else:
+            take(found)
         self.paint()
+
+    def read_line(self, edit: LineEdit, changed: Callable[[str], object], entered: Callable[[str | None], object]) -> None:
+        """Has a line typed. ``changed`` gets its text after each key, ``entered`` once Enter was typed. With Esc or, as in less
+        and vi, with Backspace in an empty line it is given up, and ``entered`` gets None."""
+        self.typing, self._changed, self._entered = edit, changed, entered
+
+    def typed(self, event: Key) -> bool:
+        """Handles a key while a line is typed; True where it did."""
+        edit = self.typing
+        if edit is None or event.key in self.WHILE_TYPING:
+            return False
+        if event.key in ("enter", "escape") or (event.key in BACKSPACES and not edit.text):
+            self.typing = None
+            self._entered(edit.text if event.key == "enter" else None)
+        else:
+            edit.key(event.key, event.character)
+            self._changed(edit.text)
+        return True
 
     def on_paste(self, event: Paste) -> None:
         """Pasted text is never a command."""
         event.stop()
         if self.dismissed or self.app.screen_stack[-1] is not self:
             return
-        if (edit := self.edited) is None:
+        if (edit := self.typing) is None:
             self.show_notice("paste ignored: there is no text field here; / opens the filter")
             return
         edit.insert(event.text)
-        self.pasted()
+        self._changed(edit.text)
 
     def ignores(self, event: Key) -> bool:
         """True for a key that must not count here (typed before this screen was seen)."""
@@ -253,14 +290,14 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def show_panel(self, lines: Sequence[Line]) -> None:
         """Shows ``lines`` above the keys or the notice; lines that do not fit are left out."""
         room = self.panel_height
-        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self._notice_or_keys()])
+        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self.bottom_lines()])
 
     @property
     def panel_height(self) -> int:
         """Lines of a panel above the keys or the notice."""
-        return max(1, self.window_size[1] - len(self._notice_or_keys()))
+        return max(1, self.window_size[1] - len(self.bottom_lines()))
 
-    def _notice_or_keys(self) -> Lines:
+    def bottom_lines(self) -> Lines:
         width = self.window_size[0]
         return notice_lines(self.message, width) if self.message else [self.keys_line(width)]
 
@@ -287,8 +324,6 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         notice, self.message = self.message, ""
         if not self.typed(event):
             self.command(event.key)
-        elif notice and not self.message:
-            self.paint()
         if notice and not self.message:
             self.paint()
 
@@ -307,10 +342,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         key = named(word, (key for command in commands_in(self.view) for key in command.keys)) if word else None
         if key is None:
             self.clicked(widget, event.x, event.y)
-        elif self.edited is None:
-            if not self._left_to_typing(key):
-                self.on_key(self._key_of(key, event))
-        elif key in ("enter", "escape"):
+        elif not self._left_to_typing(key) if self.typing is None else key in ("enter", "escape"):
             self.on_key(self._key_of(key, event))
 
     def _key_of(self, key: str, event: Click) -> Key:
@@ -325,7 +357,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if command is None or not command.answers:
             return False
         does = "confirm" if command.handler.startswith("do_confirm") else command.label
-        self.show_notice(f"the mouse does not {does}: press {shown(key)}")
+        self.show_notice(f"the mouse does not {does}: press {key_name(key)}")
         return True
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
@@ -367,7 +399,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def refuse_confirming(self, event: Key, why: str) -> bool:
         """True, with a notice, for a key that would confirm a plan, where none is in front; one that opens says so again."""
-        if event.key not in CONFIRMING or self.edited is not None:
+        if event.key not in CONFIRMING or self.typing is not None:
             return False
         self.show_notice(f"{event.key}: {why}")
         self.session.state.early = event.key
@@ -420,9 +452,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.message = ""  # it was about what opens now
         self.app.push_screen(screen, done)
 
-    def copy_text(self, text: str) -> None:
-        """Copies to the terminal's clipboard (OSC 52)."""
+    def copy(self, text: str, said: str = "") -> None:
+        """Copies to the terminal's clipboard (OSC 52) and says what: ``said``, or all of it."""
         self.app.copy_to_clipboard(text)
+        self.show_notice(f"copied: {said or text}")
+
+    def copy_lines(self, lines: Sequence[Line], said: str) -> None:
+        self.copy("\n".join(line_text(line).rstrip() for line in lines), said)
 
     async def on_event(self, event: Event) -> None:
         """Ignores a size that is no longer the terminal's. A screen sends itself each size that it was laid out in: two of them
@@ -463,6 +499,9 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def do_help(self) -> None:
         self.session.open_help(self.context)
 
+    def do_palette(self) -> None:
+        self.open_screen(PaletteScreen(self.session, self.context()), self.choose)
+
     @property
     def view(self) -> View:
         return self.context().view
@@ -471,8 +510,6 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     """A screen that defines what a step is and how many lines there are."""
 
-    finding: LineEdit | None = None
-    """The text being typed to be found; None where none is."""
     FIXED_LINES = 4
     """Lines of the screen that do not move when it is paged."""
 
@@ -491,37 +528,16 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         """The text of each line that can be gone to."""
         raise NotImplementedError
 
-    @property
-    def edited(self) -> LineEdit | None:
-        return self.finding
-
-    def typed(self, event: Key) -> bool:
-        """Handles a key while a text to be found is typed: none is a command then."""
-        edit = self.finding
-        if edit is None or event.key in ANYWHERE:
-            return False
-        if event.key == "escape" or (event.key in ("backspace", "ctrl+h") and not edit.text):
-            self.finding = None
-            self.paint()
-        elif event.key == "enter":
-            self.finding = None
-            self._find(edit.text)
-        else:
-            edit.key(event.key, event.character)
-            self.pasted()
-        return True
-
-    def pasted(self) -> None:
-        if self.finding is not None:
-            self.show_notice(f"/{self.finding.text}_   Enter goes to the next match; Esc ends the search")
-        else:
-            super().pasted()
-
     def do_find(self) -> None:
-        self.finding = LineEdit()
-        self.pasted()
+        self.read_line(LineEdit(), self._finding, self._find)
+        self._finding("")
 
-    def _find(self, text: str) -> None:
+    def _finding(self, text: str) -> None:
+        self.show_notice(f"/{text}_   Enter goes to the next match; Esc ends the search")
+
+    def _find(self, text: str | None) -> None:
+        if text is None:
+            return
         texts, place = self.texts, self.place
         order = [*range(place + 1, len(texts)), *range(min(place + 1, len(texts)))]
         found = next((at for at in order if text and text.lower() in texts[at].lower()), None)
@@ -543,6 +559,76 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         self.do_step(self.length)
 
 
+_ALL = 10**9
+"""More lines than there are."""
+
+
+class ListScreen(TableScreen[None]):
+    """A screen with a list that is filtered and sorted."""
+
+    WHILE_TYPING = (*ANYWHERE, "up", "down", "pageup", "pagedown", "f1")
+
+    @property
+    def rows(self) -> VirtualList[Any]:
+        return self.query_one(VirtualList)
+
+    @property
+    def sort(self) -> Sort | None:
+        """The order of the list in front; None where it has no other."""
+        raise NotImplementedError
+
+    def set_sort(self, sort: Sort) -> None:
+        """Sorts the list in front."""
+        raise NotImplementedError
+
+    def sort_columns(self) -> Mapping[str, str]:
+        """The columns that the list in front can be sorted by: their ids and their titles, in their order."""
+        raise NotImplementedError
+
+    def column_at(self, x: int) -> str | None:
+        """The id of the column whose title is at cell ``x``; None where there is none to sort by."""
+        raise NotImplementedError
+
+    def do_first(self) -> None:
+        self.do_step(-_ALL)
+
+    def do_last(self) -> None:
+        self.do_step(_ALL)
+
+    def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
+        self.command("enter")
+
+    def clicked(self, widget: LinesView, x: int, y: int) -> None:
+        """Sorts by the column whose title was clicked on; inverts the order where that is the column already."""
+        if widget.id != "top":
+            super().clicked(widget, x, y)
+        elif y == 1 and self.sort is not None and (column := self.column_at(x)):
+            if column == self.sort.column:
+                self.command("I")
+            else:
+                self.sort_by(column)
+
+    def do_sort_menu(self) -> None:
+        if self.sort is not None:
+            self.open_screen(SortScreen(self.session, tuple(self.sort_columns().items()), self.sort.column), self.sort_by)
+
+    def do_sort(self, step: int) -> None:
+        """Sorts by the column ``step`` places further right."""
+        if self.sort is not None:
+            columns = list(self.sort_columns())
+            at = columns.index(self.sort.column) if self.sort.column in columns else 0
+            self.sort_by(columns[(at + step) % len(columns)])
+
+    def do_sort_invert(self) -> None:
+        if self.sort is not None:
+            self.set_sort(replace(self.sort, descending=not self.sort.descending))
+
+    def sort_by(self, column: str | None) -> None:
+        """Sorts the list in front by another column; None: as it is."""
+        if self.sort is not None and column is not None:
+            self.set_sort(replace(self.sort, column=column))
+
+
 class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
     """A list of entries, one of which is chosen: ``chosen`` is its place in ``texts``."""
 
@@ -562,6 +648,104 @@ class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]
     def clamp(self) -> None:
         """Chooses the nearest entry that there is."""
         self.chosen = max(0, min(self.chosen, self.length - 1))
+
+
+# The palette, which names all commands of the view (``:q`` quits), and the menu of the columns that a list can be sorted by.
+
+
+def palette_lines(
+    typed: str, found: Sequence[tuple[str, str, str, str]], width: int, height: int, *, chosen: int = 0, message: str = ""
+) -> Lines:
+    """``found`` holds (id, keys, help, why it is not available or "") of each command that matches the words ``typed``."""
+    lines: Lines = [fitted(width, Style.KEY(" :"), shown(typed), Style.KEY("█"))]
+    room = height - 2
+    top = max(0, chosen - room + 1)
+    for i, (id, keys, words, reason) in enumerate(found[top : top + room], start=top):
+        sign = "▌" if i == chosen else " "
+        line = join(
+            Style.KEY(sign), Style.STRONG(pad(id, 17)), Style.KEY(pad(keys, 12)), shown(reason or words)
+        )
+        lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
+    if not found:
+        lines.append(plain("  no action matches these words", width, Style.DIM))
+    lines += [()] * (height - 1 - len(lines))
+    lines.append(plain(shown(message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width))
+    return lines
+
+
+class PaletteScreen(ChoosingScreen[str | None]):
+    """Returns the id of the chosen command, None where it was left."""
+
+    FIXED_LINES = 3
+    typing: LineEdit
+
+    def __init__(self, session: AppSession, about: CommandContext) -> None:
+        super().__init__(session)
+        self.about = about
+        self.typing = LineEdit()
+
+    @property
+    def found(self) -> list[tuple[KeyCommand, str]]:
+        """The commands that match: available ones first, among them those whose name begins with the text."""
+        text = self.typing.text.strip().lower()
+        return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
+
+    def context(self) -> CommandContext:
+        return CommandContext(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)
+
+    def typed(self, event: Key) -> bool:
+        if self.typing.key(event.key, event.character):
+            self.chosen = 0
+            self.paint()
+            return True
+        return event.key in ("j", "k", "g", "G")
+
+    def paint(self) -> None:
+        if not self.ready:
+            return
+        width, height = self.window_size
+        found = self.found
+        self.clamp()
+        entries = [(command.id, command.shown_keys, command.help, reason) for command, reason in found]
+        lines = palette_lines(self.typing.text, entries, width, height, chosen=self.chosen, message=self.message)
+        self.query_one(LinesView).show(lines)
+
+    def do_run(self) -> None:
+        if self.typing.text.strip() in ("q", "quit"):
+            self.session.leave(0)
+        elif self.found:
+            self.dismiss(self.found[self.chosen][0].id)
+
+    @property
+    def texts(self) -> list[str]:
+        return [command.id for command, _ in self.found]
+
+
+class SortScreen(ChoosingScreen[str | None]):
+    """Returns the id of the chosen column, None where it was left. ``columns`` are (id, title)."""
+
+    def __init__(self, session: AppSession, columns: Sequence[tuple[str, str]], present: str) -> None:
+        super().__init__(session)
+        self.columns = columns
+        self.chosen = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
+
+    def context(self) -> CommandContext:
+        return CommandContext(View.SORT, snapshot=self.session.snapshot, rows=len(self.columns), depth=1)
+
+    def draw(self, width: int, height: int) -> Lines:
+        self.clamp()
+        lines: Lines = [plain(" Sort by", width, Style.TITLE), ()]
+        for at, (word, title) in enumerate(self.columns):
+            line = join(Style.KEY("▌" if at == self.chosen else " "), plain(title or word, width - 2))
+            lines.append(restyle(line, Style.STRONG) if at == self.chosen else line)
+        return lines
+
+    def do_choose_sort(self) -> None:
+        self.dismiss(self.columns[self.chosen][0])
+
+    @property
+    def texts(self) -> list[str]:
+        return [title for _, title in self.columns]
 
 
 class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
@@ -590,7 +774,7 @@ class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
         """The whole text, wrapped to ``width`` cells."""
         raise NotImplementedError
 
-    def draw(self, width: int, height: int) -> Sequence[Line]:
+    def draw(self, width: int, height: int) -> Lines:
         whole = self.text(width)
         self.scroll_at = max(0, min(self.scroll_at, len(whole) - height))
         return whole[self.scroll_at :]

@@ -13,7 +13,7 @@ from spooltop.model.vocabulary import Box, Row, Verdict, escape, program
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, panel_frame
 from ..draw.header import Zone, when
-from ..draw.spans import BLANK, Lines, Span, Style, crop, fitted, join, line_text, plain
+from ..draw.spans import BLANK, Lines, Span, Style, crop, fitted, join, plain
 from ..draw.text import clip_left, pad, safe, shown, wrap
 from ..messages import Found, MessagesTracked
 from ..session import Session
@@ -64,26 +64,30 @@ class Timeline:
 def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at: float, first: bool) -> list[TimelineStep]:
     """The steps between two looks, in order."""
     steps: list[TimelineStep] = []
+
+    def add(words: str) -> None:
+        steps.append(TimelineStep(at, new.id, words))
+
     where = old.box if old is not None else None
     claimed = new.claimed_at is not None and (old is None or new.claimed_at != old.claimed_at)
     if where is Box.TMP and new.box is not Box.TMP and new.gone_at is None:
-        steps.append(TimelineStep(at, new.id, "complete"))
+        add("complete")
     if claimed and new.claimed_at is not None:
         steps.append(TimelineStep(new.claimed_at, new.id, f"claimed {_by(new, row)}", seen=False))
     if new.gone_at is not None and (old is None or old.gone_at is None):
         steps.append(_gone(new))
     elif new.box is Box.CUR and not claimed and where is not Box.CUR:
-        steps.append(TimelineStep(at, new.id, f"being processed {_by(new, row)}"))
+        add(f"being processed {_by(new, row)}")
     elif new.box is Box.NEW and (where is not Box.NEW or claimed):
         again = "back in new" if where not in (None, Box.TMP, Box.NEW) or claimed else "waits in new"
-        steps.append(TimelineStep(at, new.id, f"{again}{_place(new)}"))
+        add(f"{again}{_place(new)}")
     elif new.box is Box.TMP and where is not Box.TMP:
-        steps.append(TimelineStep(at, new.id, "being written in tmp"))
+        add("being written in tmp")
     elif new.box in _HELD and where is not new.box:
         reason = f": {row.reason}" if row is not None and row.reason else ""
-        steps.append(TimelineStep(at, new.id, f"{_HELD[new.box]}{reason}"))
+        add(f"{_HELD[new.box]}{reason}")
     elif first and new.box is None and new.gone_at is None:
-        steps.append(TimelineStep(at, new.id, "not seen in any box"))
+        add("not seen in any box")
     if new.box is Box.CUR and new.verdict is Verdict.DEAD and (claimed or old is None or old.verdict is not Verdict.DEAD):
         who = f"its holder {new.pid}" if new.pid is not None else "its holder"
         steps.append(TimelineStep(at, new.id, f"{who} is DEAD; the message stays in cur until it is requeued", bad=True))
@@ -258,5 +262,4 @@ class FollowScreen(ScrollingScreen[None]):
 
     def do_copy_panel(self) -> None:
         lines = self.draw(200, len(self.timeline.steps) + len(self.timeline.ids) + 50, scroll=0)
-        self.copy_text("\n".join(line_text(line).rstrip() for line in lines))
-        self.show_notice(f"copied: {len(self.timeline.steps):,} steps")
+        self.copy_lines(lines, f"{len(self.timeline.steps):,} steps")

@@ -4,7 +4,6 @@ open a plan."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from typing import Generic
 
@@ -30,53 +29,7 @@ from .plan import PlanScreen
 _WIDEST, _NAME, _VALUE = 100, 8, 34
 
 
-def form_lines(fields: Mapping[str, str], chosen: str, width: int, height: int) -> Lines:
-    """A panel of at most ``height`` lines. A hint follows its field, on the next line where it does not fit."""
-    width = min(width, _WIDEST)
-    inner = inner_width(width)
-    one_line = inner >= 2 + _NAME + _VALUE + 30
-    room = _VALUE if one_line else max(1, inner - 2 - _NAME)
-    body: Lines = []
-    for field, typed in fields.items():
-        text = clip_left(shown(typed), room - 2)  # text is typed at the end
-        sign = Style.KEY("▌ " if field == chosen else "  ")
-        name = Span(pad(field, _NAME), Style.STRONG if field == chosen else Style.DIM)
-        cursor = Style.KEY("█" if field == chosen else "")
-        gap = " " * (room - text_width(text) - len(cursor.text))
-        hint = Style.DIM(HINTS[field])
-        body.append(fitted(inner, sign, name, text, cursor, gap, hint if one_line else ""))
-        if not one_line:
-            body.append(fitted(inner, " " * (2 + _NAME), hint))
-    body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
-    return panel_frame("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]
-
-
 _LABEL = 8
-
-
-def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width: int, height: int) -> Lines:
-    """A panel of at most ``height`` lines. ``text`` is the raw text typed so far, ``value`` its meaning."""
-    width = min(width, _WIDEST)
-    inner = inner_width(width)
-    room = max(1, inner - _LABEL)
-    body = [
-        _labelled("now", clip_left(shown(cursor.shown), room), inner),
-        _labelled("new", clip_left(shown(text), room - 1), inner, Style.KEY("█")),
-        _labelled("stored", _stored(value, room), inner) if value is not None and cursor.in_file else BLANK,
-        _labelled("file" if cursor.in_file else "stream", clip_left(safe(cursor.file), room), inner),
-        fitted(inner, Style.DIM(f"{'verdict':<{_LABEL}}"), verdict_words(cursor)),
-        BLANK,
-    ]
-    advice = "Only this section of the file changes, under the lock next to it. Enter opens a plan first."
-    if not cursor.in_file:
-        advice = (
-            "The id of the last entry that the group was given: 0 delivers every entry again, $ skips all that wait. "
-            "Enter opens a plan first, which counts them. Claims stay as they are."
-        )
-    elif cursor.shared:
-        advice += " Its poller may overwrite it with the value it holds in memory: stop it first."
-    body += paragraph(advice, inner)
-    return panel_frame(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
 
 
 def _stored(value: ParsedValue, room: int) -> str:
@@ -94,15 +47,13 @@ class FormScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     """Fields to be typed into, by their names; Tab and the arrows go from one to the next."""
 
     session: Session
+    typing: LineEdit
 
     def __init__(self, session: Session, **fields: LineEdit) -> None:
         super().__init__(session)
         self.fields = fields
         self.chosen = next(iter(fields))
-
-    @property
-    def edited(self) -> LineEdit:
-        return self.fields[self.chosen]
+        self.typing = fields[self.chosen]
 
     def typed(self, event: KeyEvent) -> bool:
         names = list(self.fields)
@@ -111,8 +62,9 @@ class FormScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
             self.chosen = names[(at + 1) % len(names)]
         elif event.key in ("up", "shift+tab"):
             self.chosen = names[at - 1]
-        elif not self.edited.key(event.key, event.character):
+        elif not self.typing.key(event.key, event.character):
             return False
+        self.typing = self.fields[self.chosen]
         self.paint()
         return True
 
@@ -148,7 +100,25 @@ class InjectScreen(FormScreen[None]):
         )  # fmt: skip
 
     def draw(self, width: int, height: int) -> Lines:
-        return form_lines({name: edit.text for name, edit in self.fields.items()}, self.chosen, width, height)
+        """A hint follows its field, on the next line where it does not fit."""
+        width = min(width, _WIDEST)
+        inner = inner_width(width)
+        one_line = inner >= 2 + _NAME + _VALUE + 30
+        room = _VALUE if one_line else max(1, inner - 2 - _NAME)
+        body: Lines = []
+        for field, edit in self.fields.items():
+            chosen = edit is self.typing
+            text = clip_left(shown(edit.text), room - 2)  # text is typed at the end
+            sign = Style.KEY("▌ " if chosen else "  ")
+            name = Span(pad(field, _NAME), Style.STRONG if chosen else Style.DIM)
+            cursor = Style.KEY("█" if chosen else "")
+            gap = " " * (room - text_width(text) - len(cursor.text))
+            hint = Style.DIM(HINTS[field])
+            body.append(fitted(inner, sign, name, text, cursor, gap, hint if one_line else ""))
+            if not one_line:
+                body.append(fitted(inner, " " * (2 + _NAME), hint))
+        body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
+        return panel_frame("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]
 
     def keys_line(self, width: int) -> Line:
         return footer_line([("↑↓", "field"), *footer(self.context())], width)
@@ -195,7 +165,7 @@ class SetCursorScreen(FormScreen[None]):
     @property
     def value(self) -> ParsedValue | None:
         """The typed value as it would be stored; None where nothing is typed."""
-        text, present = self.edited.text, self.present
+        text, present = self.typing.text, self.present
         return parse_value(text, present.value, field=present.field) if text.strip() else None
 
     def take(self, found: object) -> None:
@@ -203,7 +173,28 @@ class SetCursorScreen(FormScreen[None]):
         self.paint()
 
     def draw(self, width: int, height: int) -> Lines:
-        return set_cursor_lines(self.present, self.edited.text, self.value, width, height)
+        cursor, value = self.present, self.value
+        width = min(width, _WIDEST)
+        inner = inner_width(width)
+        room = max(1, inner - _LABEL)
+        body = [
+            _labelled("now", clip_left(shown(cursor.shown), room), inner),
+            _labelled("new", clip_left(shown(self.typing.text), room - 1), inner, Style.KEY("█")),
+            _labelled("stored", _stored(value, room), inner) if value is not None and cursor.in_file else BLANK,
+            _labelled("file" if cursor.in_file else "stream", clip_left(safe(cursor.file), room), inner),
+            _labelled("verdict", "", inner, *verdict_words(cursor)),
+            BLANK,
+        ]
+        advice = "Only this section of the file changes, under the lock next to it. Enter opens a plan first."
+        if not cursor.in_file:
+            advice = (
+                "The id of the last entry that the group was given: 0 delivers every entry again, $ skips all that wait. "
+                "Enter opens a plan first, which counts them. Claims stay as they are."
+            )
+        elif cursor.shared:
+            advice += " Its poller may overwrite it with the value it holds in memory: stop it first."
+        body += paragraph(advice, inner)
+        return panel_frame(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
 
     def do_set(self) -> None:
         value = self.value
@@ -235,17 +226,17 @@ class SaveScreen(FormScreen[str | None]):
     def draw(self, width: int, height: int) -> Lines:
         width = min(width, _WIDEST)
         inner = inner_width(width)
-        name = join(Style.DIM("file  "), clip_left(shown(self.edited.text), inner - 7), Style.KEY("█"))
+        name = join(Style.DIM("file  "), clip_left(shown(self.typing.text), inner - 7), Style.KEY("█"))
         body: Lines = [name, (), *paragraph(_ADVICE, inner)]
         title = f"Save the payload of {clip_left(safe(self.id_of), max(8, width - 28))}"
         return panel_frame(title, "", body, width)
 
     def do_save_now(self) -> None:
-        if not self.edited.text.strip():
+        if not self.typing.text.strip():
             self.show_notice("type a name; Esc leaves")
         elif not self.saving:
             self.saving = True
-            job = partial(self.session.control.save, self.key_of, self.edited.text)
+            job = partial(self.session.control.save, self.key_of, self.typing.text)
             self.session.snapshot_thread.run(job, partial(deliver, self, self._saved))
 
     def _saved(self, found: tuple[str, int] | SpooltopError) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from spooltop.errors import SpooltopError
 from spooltop.model.vocabulary import Holders, Holding, Key, program
 
 from ..context import View
 from ..draw.frame import WIDEST, inner_width, panel_frame
 from ..draw.header import Zone, ago, when
-from ..draw.spans import BLANK, Lines, Span, Style, crop, join, labelled, line_text, paragraph, plain
+from ..draw.spans import BLANK, Lines, Span, Style, crop, join, labelled, paragraph, plain
 from ..draw.text import clip_left, pad, pad_left, safe, shown
 from ..session import Session
-from ..snapshot_thread import deliver
 from .base import TextScreen
 
 _NARROW = 56
@@ -90,27 +88,22 @@ class HoldersScreen(TextScreen[None]):
         self.key = key
         self.about = name
         self.holders: Holders | None = None
-        self.failed = ""
         self.looked_at: float | None = None
 
     def on_mount(self) -> None:
-        self.ask()
+        self.do_ask_again()
 
-    def ask(self) -> None:
+    def do_ask_again(self) -> None:
         """Looks at all processes, in the snapshot thread."""
-        control = self.session.control
-        self.session.snapshot_thread.run(
-            partial(control.holders, self.key), lambda found: deliver(self, self._answered, found, control.now())
-        )
-
-    def _answered(self, holders: Holders | SpooltopError, at: float) -> None:
-        """Takes the holders, or why they are not known, and the time of the answer (epoch seconds)."""
-        if isinstance(holders, SpooltopError):
-            self.holders, self.failed = None, str(holders)
-        else:
-            self.holders, self.failed = holders, ""
-        self.looked_at = at
+        self.holders, self.failed, self.looked_at = None, "", None
+        self.ask(self.session.snapshot_thread.run, self._look, partial(setattr, self, "holders"))
         self.paint()
+
+    def _look(self) -> Holders:
+        try:
+            return self.session.control.holders(self.key)
+        finally:
+            self.looked_at = self.session.control.now()
 
     def text(self, width: int) -> Lines:
         return holders_lines(
@@ -118,12 +111,5 @@ class HoldersScreen(TextScreen[None]):
             zone=self.session.zone(),
         )  # fmt: skip
 
-    def do_ask_again(self) -> None:
-        self.holders, self.failed, self.looked_at = None, "", None
-        self.ask()
-        self.paint()
-
     def do_copy_panel(self) -> None:
-        text = "\n".join(line_text(line).rstrip() for line in self.text(200))
-        self.copy_text(text)
-        self.show_notice(f"copied: {self.session.control.labels.who} {shown(self.about)}")
+        self.copy_lines(self.text(200), f"{self.session.control.labels.who} {shown(self.about)}")

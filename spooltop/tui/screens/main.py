@@ -39,12 +39,12 @@ from ..messages import (
 )
 from ..session import Session
 from ..snapshot_thread import deliver
-from ..widgets import LinesView, VirtualList
+from ..widgets import VirtualList
 from .base import LineEdit
 from .main_layout import MainLayout
-from .main_state import FilterInput, MainState
+from .main_state import FORMATS, MainState
 
-OPENED = ("follow", "forms", "holders", "menus", "operations", "plan")
+OPENED = ("follow", "forms", "holders", "operations", "plan")
 """The modules of ``screens`` that hold those screens."""
 MUTED_FOR = 3600.0
 """Seconds for which m mutes a source."""
@@ -66,26 +66,26 @@ class MainScreen(MainLayout):
 
     def take(self, found: Found) -> None:
         """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
-        received = self.state.received
+        state = self.state
         if isinstance(found, SnapshotTaken):
-            received.log.take(found.snapshot, self.session.state.results)
+            state.log.take(found.snapshot, self.session.state.results)
         if not self.ready:  # not composed yet, or removed already: there is no list for rows
             if isinstance(found, SnapshotTaken):
-                received.newest = received.snapshot = found.snapshot
+                state.newest = state.snapshot = found.snapshot
             return
         match found:
             case SnapshotTaken():
                 self._take_snapshot(found)
             case ClockMoved():
-                if self.state.times.frozen_at is None:
+                if state.frozen_at is None:
                     self.move_clock(found.at)
-            case RowsRead() if _same(received.page, found.page):
-                received.page = found.page  # the cursor moved to rows that are shown already
+            case RowsRead() if _same(state.page, found.page):
+                state.page = found.page  # the cursor moved to rows that are shown already
             case RowsRead():
                 self._take_page(found.page)
                 self.paint()
             case ListAdvanced():
-                received.advanced = found
+                state.advanced = found
                 self.paint(rows=False)
             case KeysRead():
                 self._take_keys(found)
@@ -94,21 +94,21 @@ class MainScreen(MainLayout):
             case MatchFound():
                 self._take_match(found)
             case PayloadRead():
-                received.payload = found
+                state.payload = found
                 self.paint(rows=False)
             case LookFailed():
-                received.failed = found.error
+                state.failed = found.error
                 self.paint()
                 self.settle()
 
     def _take_snapshot(self, found: SnapshotTaken) -> None:
-        received, page = self.state.received, found.page
-        received.newest = found.snapshot
-        received.failed = ""
-        if self.state.times.frozen_at is None:
+        state, page = self.state, found.page
+        state.newest = found.snapshot
+        state.failed = ""
+        if state.frozen_at is None:
             self._keep_write(found.snapshot)
-            received.snapshot, self.state.times.moved_to = found.snapshot, 0.0
-        elif page is None or _whole(received.page, page):
+            state.snapshot, state.moved_to = found.snapshot, 0.0
+        elif page is None or _whole(state.page, page):
             return  # the page was not requested since the display was frozen
         if page is not None:
             self._take_page(page)
@@ -132,30 +132,28 @@ class MainScreen(MainLayout):
             return  # for a view or a filter that was left meanwhile
         if page.share is None and self._overtaken(page):
             return  # the page around the row chosen meanwhile is requested already
-        self.state.received.advanced = None
-        self.state.received.take_page(page)
+        self.state.take_page(page)
         self.settle()
-        if page.share is not None:
-            self.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
-            return
         self.rows.set_list(
-            page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
-        )
-        if (once_read := self.state.wanted.once_read) and self.in_front:
-            self.state.wanted.once_read = ""
+            page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows,
+            passing=page.share is not None,
+        )  # fmt: skip
+        if page.share is None and (once_read := self.state.once_read) and self.in_front:
+            self.state.once_read = ""
             self.choose(once_read)
 
     def _overtaken(self, page: Page) -> bool:
         """True where the cursor was moved, while the list was incomplete, to a row that the complete list's ``page`` lacks."""
-        chosen, shown, key = self.state.list_state, self.state.received.page, self.rows.cursor_key
+        chosen, shown, key = self.state.list_state, self.state.page, self.rows.key
         if chosen is None or shown is None or shown.share is None or key is None or key != chosen.cursor:
             return False
         return key != page.anchor and all(row.key != key for row in page.rows)
 
     def _take_keys(self, found: KeysRead) -> None:
-        marks, wanted = self.state.lists[found.query.box].marks, self.state.wanted
-        then, wanted.marking, wanted.then = wanted.then, None, ""
-        if found.query == self.state.query and self.state.times.frozen_at is None:
+        state = self.state
+        marks, then = state.lists[found.query.box].marks, state.then
+        state.marking, state.then = None, ""
+        if found.query == state.query and state.frozen_at is None:
             marks.update(dict.fromkeys(found.keys))
             self.rows.set_marks(marks)
             self.show_notice(f"{len(marks):,} marked")
@@ -164,16 +162,16 @@ class MainScreen(MainLayout):
 
     def _take_consumers(self, found: ConsumersRead) -> None:
         state = self.state
-        if state.times.frozen_at is not None and state.received.consumers is not None:
+        if state.frozen_at is not None and state.consumer_list is not None:
             return
         state.chosen[View.CONSUMERS] = state.consumer_place
-        state.received.consumers = found.found
+        state.consumer_list = found.found
         if state.root is View.CONSUMERS:
             self.paint()
             self.settle()
 
     def _take_match(self, found: MatchFound) -> None:
-        if found.query != self.state.query or found.search is not self.state.wanted.search:
+        if found.query != self.state.query or found.search is not self.state.search:
             return  # for a list that was left meanwhile, or not the last search
         if found.index is None:
             self.show_notice(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
@@ -186,16 +184,16 @@ class MainScreen(MainLayout):
         if chosen is None:
             return
         if not chosen.filter:
-            state.wanted.seek(state.last_filter, step)
+            state.seek(step)
             self.request()
             return
         self._move(step, f"match of {chosen.filter}")
 
     def _move(self, step: int, what: str) -> bool:
         """Moves the cursor of the list; False where it cannot, which is said: this is the first or last of ``what``."""
-        here = self.rows.cursor_index
+        here = self.rows.cursor
         self.rows.move_by(step)
-        if self.rows.cursor_index != here:
+        if self.rows.cursor != here:
             return True
         self.show_notice(f"this is the {'last' if step > 0 else 'first'} {what}")
         return False
@@ -227,13 +225,11 @@ class MainScreen(MainLayout):
     def request(self) -> None:
         """Requests the list in front from the snapshot thread, with the place of the cursor in it (the last one, in a list just
         returned to)."""
-        state = self.state
-        wanted = state.wanted.request(state.query, state.list_state, self.row, consumers=state.root is View.CONSUMERS)
-        self.session.snapshot_thread.request(wanted)
+        self.session.snapshot_thread.request(self.state.request(self.row))
 
     def stale(self, waited: float | None, at: str = "") -> None:
         """Shows that a look has not finished for this many seconds (None: it has); ``at`` is what it waits for."""
-        if self.state.times.set_stale(waited, f"{at or 'a look'} does not answer"):
+        if self.state.set_stale(waited, f"{at or 'a look'} does not answer"):
             self.paint()
 
     # Keys and the mouse
@@ -241,57 +237,36 @@ class MainScreen(MainLayout):
     def ignores(self, event: Key) -> bool:
         """True for a key that confirms a plan and was typed with the key that opens one: it is meant for that plan, even where
         none has come, and copies nothing."""
-        wanted = self.state.wanted
-        if wanted.then or wanted.once_read:
+        if self.state.then or self.state.once_read:
             return self.refuse_confirming(event, "no plan is open yet")
         return event.time < self._answered_at and self.refuse_confirming(event, f"no plan was opened; {self.message}")
 
     def command(self, key: str) -> None:
-        self.state.wanted.once_read = ""
+        self.state.once_read = ""
         super().command(key)
 
-    def _answered(self) -> None:
+    def _note_refusal(self) -> None:
         self._answered_at = Message().time
 
     def say_why_not(self, command: KeyCommand, reason: str) -> None:
         if command.dangerous:
             self._answered_at = inf  # until it is painted
-            self.call_after_refresh(self._answered)
+            self.call_after_refresh(self._note_refusal)
             if reason.endswith(READING):
-                self.state.wanted.once_read = command.id
+                self.state.once_read = command.id
                 reason = f"{reason}; the plan opens then"
         own = own_command(self.context(), Action(str(command.does[1]))) if command.handler == "do_plan" else ""
         if own:
-            self.copy_text(own)
+            self.app.copy_to_clipboard(own)
         super().say_why_not(command, f"{reason} (copied)" if own else reason)
 
     @property
-    def edited(self) -> LineEdit | None:
-        return self.state.filter_input.edit if self.state.filter_input is not None else None
-
-    def clicked(self, widget: LinesView, x: int, y: int) -> None:
-        if widget.id != "top":
-            super().clicked(widget, x, y)
-        elif y == 1 and self.state.sort is not None and self.state.overlay is None:
-            self._sort_at(x)
-
-    def _sort_at(self, x: int) -> None:
-        """Sorts by the column whose title is at cell ``x``; inverts the order where that is the column already."""
-        width = self.rows.size.width if self.state.listed else self.window_size[0]
-        present, column = self.state.sort, self._sort_column_at(x, width)
-        if present is None or column is None:
-            return
-        if column == present.column:
-            self.command("I")
-        else:
-            self.sort_by(column)
+    def sort(self) -> Sort | None:
+        return self.state.sort if self.state.overlay is None else None
 
     def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
-        self.state.wanted.window = (message.start, message.end)
+        self.state.window = (message.start, message.end)
         self.request()
-
-    def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
-        self.command("enter")
 
     def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
         self.paint()
@@ -309,35 +284,30 @@ class MainScreen(MainLayout):
 
     # The filter, while it is typed
 
-    def typed(self, event: Key) -> bool:
-        """Handles every key but those that leave the dashboard or move in the list; False where no filter is being typed. As in
-        less and vi, Enter keeps the filter and Esc clears it; Backspace in an empty filter leaves it, too."""
-        state, typing = self.state, self.state.filter_input
-        if typing is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
-            return False
-        if event.key == "escape":
-            state.filter_input = None
-            self.set_filter("")
-        elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not typing.edit.text):
-            state.filter_input = None
-            if typing.error:
-                self.show_notice(f"not filtered by all of it: {typing.error}")
-            self.paint()
-        elif typing.edit.key(event.key, event.character):
-            self.pasted()
-        return True
+    def do_filter(self) -> None:
+        """Opens the filter of the list in front; on the Overview that of New."""
+        if self.state.root is View.OVERVIEW:
+            self.do_show(View.NEW)
+        elif self.state.overlay is not None:
+            self.state.overlay = None
+            self.shape()
+        self.read_line(LineEdit(self.state.filter), self._filter, self._filtered)
+        self.paint()
 
-    def pasted(self) -> None:
+    def _filter(self, text: str) -> None:
         """Filters by the part of the text that can be parsed; the error names the rest. ``n`` uses this filter, even after Esc
         cleared it."""
-        state, typing = self.state, self.state.filter_input
-        if typing is None:
-            return
-        found = state.parse(typing.edit.text)
-        typing.error = found.hint
+        state, found = self.state, str(self.state.parse(text))
         if state.list_state is not None:
-            state.last_filter = str(found) or state.last_filter
-        self.set_filter(str(found))
+            state.last_filter = found or state.last_filter
+        self.set_filter(found)
+
+    def _filtered(self, text: str | None) -> None:
+        if text is None:
+            self.set_filter("")
+        elif error := self.state.parse(text).hint:
+            self.show_notice(f"not filtered by all of it: {error}")
+        self.paint()
 
     # Commands that show something else: moving, opening, going back, the views
 
@@ -345,7 +315,7 @@ class MainScreen(MainLayout):
         """Shows one of the eight views; its list is as the user left it."""
         state = self.state
         state.root, state.overlay, state.scroll = root, None, 0
-        state.filter_input = None
+        self.typing = None
         self.shape()
         chosen = state.list_state
         if chosen is None:
@@ -354,8 +324,8 @@ class MainScreen(MainLayout):
             self.hold()
             self.rows.set_list(0, -1)
             self.rows.set_marks(chosen.marks)
-            state.received.page = None
-            state.wanted.window = (max(0, chosen.index - 60), chosen.index + 60)
+            state.page = None
+            state.window = (max(0, chosen.index - 60), chosen.index + 60)
         self.request()
         self.paint()
 
@@ -381,24 +351,10 @@ class MainScreen(MainLayout):
 
     def do_page(self, pages: float) -> None:
         """Moves this many pages down, up where negative. A list is paged; half a page moves its cursor."""
-        listed = self.state.listed
-        if listed and abs(pages) == 1:
-            self.rows.page(int(pages))
-        else:
-            height = self.rows.size.height if listed else self.window_size[1] - 4
-            self.do_step(int(max(1, height) * pages))
-
-    def do_first(self) -> None:
         if self.state.listed:
-            self.rows.home()
+            self.rows.page(pages)
         else:
-            self.do_step(-1_000_000)
-
-    def do_last(self) -> None:
-        if self.state.listed:
-            self.rows.end()
-        else:
-            self.do_step(1_000_000)
+            self.do_step(int((self.window_size[1] - 4) * pages))
 
     def do_step_message(self, step: int) -> None:
         """Opens the next message of the list (-1: the previous one)."""
@@ -500,12 +456,12 @@ class MainScreen(MainLayout):
 
     def do_plan(self, action: Action) -> None:
         """Opens the plan of an action on the selected messages; those that ``a`` is about to mark are awaited first."""
-        wanted = self.state.wanted
-        if wanted.marking is not None and wanted.marking == self.state.query and not wanted.then:
-            wanted.then = action.value
+        state = self.state
+        if state.marking is not None and state.marking == state.query and not state.then:
+            state.then = action.value
             self.show_notice("marking all; the plan opens then")
             return
-        wanted.marking, wanted.then = None, ""
+        state.marking, state.then = None, ""
         selection = self.selected()
         if selection is not None:
             if action is Action.PURGE and not selection.named and selection.older_than is None:
@@ -588,11 +544,6 @@ class MainScreen(MainLayout):
 
         self.open_screen(OperationsScreen(self.session))
 
-    def do_palette(self) -> None:
-        from .menus import PaletteScreen
-
-        self.open_screen(PaletteScreen(self.session, self.context()), self.choose)
-
     def do_mute(self) -> None:
         context = self.context()
         if context.cursor is None:
@@ -604,7 +555,7 @@ class MainScreen(MainLayout):
             if isinstance(end, SpooltopError):
                 words = str(end)
             elif mutes:
-                until = when(end, self.state.times.zone)
+                until = when(end, self.state.zone)
                 words = f"{escape(source)} is muted until {until}: its problems are not shown; m unmutes it"
             self.show_notice(words)
 
@@ -624,9 +575,9 @@ class MainScreen(MainLayout):
         self.paint()
 
     def do_mark_all(self) -> None:
-        wanted = self.state.wanted
-        wanted.all_keys += 1
-        wanted.marking, wanted.then = self.state.query, ""
+        state = self.state
+        state.all_keys += 1
+        state.marking, state.then = state.query, ""
         self.request()
 
     def do_unmark_all(self) -> None:
@@ -635,45 +586,13 @@ class MainScreen(MainLayout):
             self.rows.set_marks(chosen.marks)
             self.paint()
 
-    def do_filter(self) -> None:
-        """Opens the filter of the list in front; on the Overview that of New."""
-        if self.state.root is View.OVERVIEW:
-            self.do_show(View.NEW)
-        elif self.state.overlay is not None:
-            self.state.overlay = None
-            self.shape()
-        self.state.filter_input = FilterInput(LineEdit(self.state.filter))
-        self.paint()
-
     def sort_columns(self) -> dict[str, str]:
         """The columns that the list in front can be sorted by: their ids and their titles, left to right."""
         box = self.state.box
-        of_consumers = columns_of(self.state.received.consumers)
+        of_consumers = columns_of(self.state.consumer_list)
         columns = of_consumers if self.state.root is View.CONSUMERS else COLUMNS[box] if box is not None else ()
         titles = {column.sort: column.title for column in reversed(columns) if column.sort}
         return dict(reversed(titles.items()))
-
-    def do_sort_menu(self) -> None:
-        from .menus import SortScreen
-
-        if (present := self.state.sort) is not None:
-            self.open_screen(SortScreen(self.session, tuple(self.sort_columns().items()), present.column), self.sort_by)
-
-    def do_sort(self, step: int) -> None:
-        """Sorts by the column ``step`` places further right."""
-        if (present := self.state.sort) is not None:
-            columns = list(self.sort_columns())
-            at = columns.index(present.column) if present.column in columns else 0
-            self.sort_by(columns[(at + step) % len(columns)])
-
-    def do_sort_invert(self) -> None:
-        if (present := self.state.sort) is not None:
-            self.set_sort(replace(present, descending=not present.descending))
-
-    def sort_by(self, column: str | None) -> None:
-        """Sorts the list in front by another column; None: as it is."""
-        if (present := self.state.sort) is not None and column is not None:
-            self.set_sort(replace(present, column=column))
 
     def do_problems(self) -> None:
         state, chosen = self.state, self.state.list_state
@@ -684,24 +603,23 @@ class MainScreen(MainLayout):
             self.refine(chosen.box, problems_only=not chosen.problems_only, problem=None)
 
     def do_freeze(self) -> None:
-        times, received = self.state.times, self.state.received
-        if times.frozen_at is None:
-            times.frozen_at = self.state.now
+        state = self.state
+        if state.frozen_at is None:
+            state.frozen_at = state.now
         else:
-            times.frozen_at = None
-            received.snapshot = received.newest or received.snapshot
+            state.frozen_at = None
+            state.snapshot = state.newest or state.snapshot
             self.session.snapshot_thread.look_again()
         self.paint()
 
     def do_times(self) -> None:
-        times = self.state.times
-        times.next_format()
-        self.show_notice(f"times are shown as {times.name}")
+        self.state.format = (self.state.format + 1) % len(FORMATS)
+        self.show_notice(f"times are shown as {FORMATS[self.state.format][1]}")
 
     def do_copy(self) -> None:
         context, row, text = self.context(), self.row, ""
         if context.view is View.MESSAGE and row is not None:
-            payload, _ = self.state.received.payload_of(row)
+            payload, _ = self.state.payload_of(row)
             text = escape_text(payload.data) if payload is not None else ""
         elif row is not None:
             text = escape(row.id)
@@ -717,9 +635,8 @@ class MainScreen(MainLayout):
         if not text:
             self.show_notice("copy: it has not been read yet")
             return
-        self.copy_text(text)
         first, _, rest = text.partition("\n")
-        self.show_notice(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
+        self.copy(text, first + (f" … ({len(text):,} characters)" if rest else ""))
 
     def do_look_again(self) -> None:
         self.session.snapshot_thread.look_again()

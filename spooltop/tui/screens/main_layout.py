@@ -23,7 +23,7 @@ from ..draw.spans import BLANK, Line, Lines, Style, fitted, line_text, plain, po
 from ..draw.text import shown
 from ..session import Session
 from ..widgets import LinesView, VirtualList
-from .base import ALWAYS, TableScreen, footer_line, tab_line
+from .base import ALWAYS, ListScreen, footer_line, tab_line
 from .main_state import MainState
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
@@ -38,7 +38,7 @@ HELD = 0.05
 """Seconds for which the last view stays on the terminal while the list of the next one is made."""
 
 
-class MainLayout(TableScreen[None]):
+class MainLayout(ListScreen):
     """The eight views, and a message or a source in full on top of one of them."""
 
     session: Session
@@ -59,13 +59,9 @@ class MainLayout(TableScreen[None]):
         yield LinesView(options, "bottom")
 
     @property
-    def rows(self) -> VirtualList[Row]:
-        return self.query_one("#rows", VirtualList)
-
-    @property
     def row(self) -> Row | None:
         """The row under the cursor of the list in front."""
-        return self.rows.cursor_item if self.state.root in LISTS else None
+        return self.rows.item if self.state.root in LISTS else None
 
     def lines(self, name: str) -> LinesView:
         """The widget with this id."""
@@ -77,7 +73,7 @@ class MainLayout(TableScreen[None]):
         return self.ready and self.app.screen is self
 
     def context(self) -> CommandContext:
-        return self.state.context(self.row, len(self.rows) if self.state.root in LISTS else 0)
+        return self.state.context(self.row, self.rows.length if self.state.root in LISTS else 0)
 
     def shape(self) -> None:
         """Shows the widgets of the view in front: list and detail side by side from 120 columns on."""
@@ -124,7 +120,7 @@ class MainLayout(TableScreen[None]):
 
     def move_clock(self, at: float) -> None:
         """Shows the time ``at`` in the header while nothing else changes."""
-        self.state.times.moved_to = at
+        self.state.moved_to = at
         if self.state.snapshot is not None and self.in_front:
             self.lines("top").show(self._top(self.context(), self.window_size[0]))
 
@@ -132,14 +128,14 @@ class MainLayout(TableScreen[None]):
         """The lines above a view, with the time of the last look: that of the snapshot on the screen, or of one that found
         nothing new."""
         state = self.state
-        chosen, snapshot, page = state.list_state, state.snapshot, state.received.page
-        freshness, zone = state.times.freshness, state.times.zone
-        if snapshot is not None and state.times.moved_to > snapshot.taken_at:
-            snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.times.moved_to))
+        chosen, snapshot, page = state.list_state, state.snapshot, state.page
+        freshness, zone = state.freshness, state.zone
+        if snapshot is not None and state.moved_to > snapshot.taken_at:
+            snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.moved_to))
         if context.view is View.CONSUMERS and snapshot is not None:
             return consumer_header(
-                snapshot, state.received.consumers, context.rows, width, sort=state.consumer_sort, filter=state.filter,
-                times=state.times.format, freshness=freshness, zone=zone,
+                snapshot, state.consumer_list, context.rows, width, sort=state.consumer_sort, filter=state.filter,
+                times=state.times, freshness=freshness, zone=zone,
             )  # fmt: skip
         if context.view not in LISTS or chosen is None:
             return header(snapshot, width, target=self.session.control.target, freshness=freshness, zone=zone)
@@ -157,26 +153,27 @@ class MainLayout(TableScreen[None]):
             title += " › problems only"
         held = snapshot.observation.boxes.get(chosen.box)
         pending = page is None or page.query != state.query
-        length = None if held is not None and held.count is None and not len(self.rows) else len(self.rows)
+        length = None if held is not None and held.count is None and not self.rows.length else self.rows.length
         if pending:
             length = held.count if held is not None and not chosen.filter and chosen.selection is None else None
-        columns = columns_for(chosen.box, self.rows.size.width or width, times=state.times.format, mail=mail)
+        columns = columns_for(chosen.box, self.rows.size.width or width, times=state.times, mail=mail)
         head = list_header(
             snapshot, title, length, width, sort=None if mail else chosen.sort, columns=columns,
             marked=len(chosen.marks), complete=page is None or page.complete, filter=chosen.filter, freshness=freshness,
-            zone=zone, total=held.count if held is not None else None, pending=pending, share=state.received.share(state.query),
+            zone=zone, total=held.count if held is not None else None, pending=pending, share=state.share,
             ordered_over=None if page is None else page.ordered_over,
         )  # fmt: skip
         return [head, title_line(columns, self.rows.size.width or width, sort=chosen.sort)]
 
-    def _sort_column_at(self, x: int, width: int) -> str | None:
-        """The sort column whose title is nearest to cell ``x`` of a list of ``width`` cells; None where nothing can be sorted."""
+    def column_at(self, x: int) -> str | None:
+        """The sort column whose title is nearest to cell ``x`` of the list; None where nothing can be sorted."""
         state = self.state
-        if state.sort is None or state.snapshot is None:
+        if state.snapshot is None:
             return None
+        width = self.rows.size.width if state.listed else self.window_size[0]
         mail = is_mail(state.snapshot)
         columns = columns_for(state.box, width, mail=mail) if state.box is not None else ()
-        columns = columns or fitting(columns_of(state.received.consumers), list_width(width))
+        columns = columns or fitting(columns_of(state.consumer_list), list_width(width))
         words = line_text(title_line(columns, width, sort=state.sort))
         found: dict[int, str] = {}
         at = 0
@@ -191,7 +188,7 @@ class MainLayout(TableScreen[None]):
         """The text in place of the rows of an empty list."""
         state = self.state
         chosen, snapshot = state.list_state, state.snapshot
-        if chosen is None or snapshot is None or state.received.page is None:
+        if chosen is None or snapshot is None or state.page is None:
             return "…"
         held = snapshot.observation.boxes.get(chosen.box)
         if held is not None and held.error:
@@ -211,12 +208,12 @@ class MainLayout(TableScreen[None]):
     def _draw_detail(self, width: int, height: int) -> Lines:
         """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
         state, row, window = self.state, self.row, self.window_size
-        payload, error = state.received.payload_of(row)
-        snapshot, now, zone = state.snapshot, state.now, state.times.zone
+        payload, error = state.payload_of(row)
+        snapshot, now, zone = state.snapshot, state.now, state.zone
         if snapshot is not None and state.box is not None and window[0] >= LISTS_WIDE and not is_mail(snapshot):
             roomy = rows_below(state.box, *window) > 0
             lines = beside_list(row, payload, snapshot, state.box, width, height, zone=zone, error=error, roomy=roomy)
-            return [restyle(line, Style.DIM) for line in lines] if state.times.stale_for is not None else lines
+            return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
         worked = snapshot.rates.worked if snapshot is not None else None
         return [] if row is None else detail(row, payload, width, height, now=now, zone=zone, error=error, worked=worked)
 
@@ -227,27 +224,27 @@ class MainLayout(TableScreen[None]):
         if snapshot is None or state.box is None or is_mail(snapshot):
             return []
         lines = below_list(snapshot, state.box, width, height)
-        return [restyle(line, Style.DIM) for line in lines] if state.times.stale_for is not None else lines
+        return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
         state = self.state
-        times, snapshot = state.times, state.snapshot
+        snapshot = state.snapshot
         mail = snapshot is not None and is_mail(snapshot)
-        columns = columns_for(state.box or Box.NEW, width, times=times.format, mail=mail)
+        columns = columns_for(state.box or Box.NEW, width, times=state.times, mail=mail)
         line = row_line(
-            row, columns, width, Moment(state.now, times.zone, times.format), marked=marked, selected=selected,
-            ends=state.received.ends, texts=state.filter_texts,
+            row, columns, width, Moment(state.now, state.zone, state.times), marked=marked, selected=selected,
+            ends=state.ends, texts=state.filter_texts,
         )  # fmt: skip
-        return restyle(line, Style.DIM) if times.stale_for is not None and not selected else line
+        return restyle(line, Style.DIM) if state.stale_for is not None and not selected else line
 
     def _page(self, context: CommandContext, width: int, height: int) -> Lines:
         state = self.state
-        snapshot, now, zone, freshness = state.snapshot, state.now, state.times.zone, state.times.freshness
+        snapshot, now, zone, freshness = state.snapshot, state.now, state.zone, state.freshness
         if snapshot is None or state.root is View.OVERVIEW:
-            chosen = state.chosen_in(View.OVERVIEW, context.rows)
+            chosen = state.place(context.rows)
             if snapshot is not None and state.all_problems:
                 return problem_lines(snapshot, width, height, chosen=chosen)
-            events = state.received.log.newest(now)
+            events = state.log.newest(now)
             return overview(
                 snapshot, width, height, chosen=chosen, freshness=freshness, zone=zone, events=events
             )
@@ -258,16 +255,16 @@ class MainLayout(TableScreen[None]):
             return cursor_detail(context.cursor, snapshot, width, height, chosen=chosen, zone=zone)
         if state.root is View.CONSUMERS:
             return consumer_lines(
-                snapshot, state.received.consumers, state.consumers, width, height, chosen=state.consumer_place,
-                filter=state.filter, times=state.times.format, zone=zone,
+                snapshot, state.consumer_list, state.consumers, width, height, chosen=state.consumer_place,
+                filter=state.filter, times=state.times, zone=zone,
             )  # fmt: skip
         if state.filter and not context.rows:
             return [plain(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width, Style.DIM)]
         snapshot = state.filtered or snapshot
         if state.root is View.CURSORS:
-            lines = cursor_table(snapshot, width, height, chosen=state.chosen_in(View.CURSORS, context.rows), zone=zone)
+            lines = cursor_table(snapshot, width, height, chosen=state.place(context.rows), zone=zone)
         else:
-            chosen = state.chosen_in(View.LOCKS, context.rows)
+            chosen = state.place(context.rows)
             framed = width >= LOCKS_WIDE and height >= LOCKS_HIGH and bool(snapshot.observation.locks)
             lines = (lock_panels if framed else lock_table)(snapshot, width, height, chosen=chosen)
         if lines:
@@ -278,9 +275,9 @@ class MainLayout(TableScreen[None]):
         state, row = self.state, self.row
         if row is None:
             return [plain(" the message is no longer there", width)]
-        payload, error = state.received.payload_of(row)
+        payload, error = state.payload_of(row)
         lines, state.scroll = message_lines(
-            row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.times.zone, error=error
+            row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.zone, error=error
         )  # fmt: skip
         return lines
 
@@ -302,18 +299,17 @@ class MainLayout(TableScreen[None]):
 
     def _notice_lines(self, width: int) -> Lines:
         state = self.state
-        typing = state.filter_input
-        if typing is not None:
-            page, length = state.received.page, len(self.rows) if state.list_state is not None else self.context().rows
+        if self.typing is not None:
+            page, length = state.page, self.rows.length if state.list_state is not None else self.context().rows
             whole = page is not None and page.share is None
             if state.list_state is None:
                 counted = f"{length:,}"
             else:
                 counted = "…" if page is None or page.query != state.query else f"{length:,}" if whole else f"≥{length:,} …"
-            hint = typing.error or f"{counted} match · Enter keeps · Esc clears"
-            return [fitted(width, Style.KEY(" /"), shown(typing.edit.text), Style.KEY("█"), f"  {shown(hint)}")]
-        stale = f"{state.times.stale_why}; this is as of the last look" if state.times.stale_for and state.root in LISTS else ""
-        words, style = (self.message, Style.STRONG) if self.message else (state.received.failed or stale, Style.BAD)
+            hint = state.parse(self.typing.text).hint or f"{counted} match · Enter keeps · Esc clears"
+            return [fitted(width, Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), f"  {shown(hint)}")]
+        stale = f"{state.stale_why}; this is as of the last look" if state.stale_for and state.root in LISTS else ""
+        words, style = (self.message, Style.STRONG) if self.message else (state.failed or stale, Style.BAD)
         if not words and state.filter and state.list_state is None and state.overlay is None:
             words, style = f"/{state.filter}   Esc clears the filter", Style.NORMAL
         if not words:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,13 +28,36 @@ from ..draw.locks import ranked
 from ..draw.text import ALONE, Ends, common_ends, safe
 from ..event_log import EventLog
 from ..messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
-from .base import LineEdit
 
-# The findings of the snapshot thread that the main screen shows.
+FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
+"""The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
+_SOON = 5.0
+"""Seconds that are shown for a look that has lasted less than ten."""
+
+VERDICTS = {
+    View.CURSORS: cursor_model.VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),
+    View.CONSUMERS: ("dead", "running", "stopped", "exited", "unknown"),
+}  # fmt: skip
+"""The words that a filter knows as verdicts, where they are not those on messages."""
+SUBJECTS = {View.OVERVIEW: "problem", View.CURSORS: "cursor", View.LOCKS: "lock", View.CONSUMERS: "consumer"}
+"""The fields of a ``CommandContext`` that hold what is chosen, where that is no message."""
+MESSAGE_VERDICTS = tuple(Verdict)
 
 
-class Received(Struct):
-    """The last finding of each kind. ``snapshot`` and ``page`` are from one look."""
+@lru_cache(maxsize=8)
+def _texts(text: str, verdicts: tuple[str, ...]) -> tuple[str, ...]:
+    return filters.parse(text, lenient=True, verdicts=verdicts).texts
+
+
+class MainState(Struct):
+    """``root`` is the view in front, ``overlay`` the message or source that was opened on it. ``clock`` gives the control's time
+    in epoch seconds, for as long as there is no snapshot."""
+
+    clock: Callable[[], float]
+    root: View = View.OVERVIEW
+    overlay: View | None = None
+
+    # The last finding of each kind; ``snapshot`` and ``page`` are from one look
 
     snapshot: Snapshot | None = None
     """The snapshot on the screen."""
@@ -44,104 +68,26 @@ class Received(Struct):
     """The parts that the ids of the list share, as far as its rows were seen."""
     advanced: ListAdvanced | None = None
     payload: PayloadRead | None = None
-    consumers: ConsumerList | None = None
+    consumer_list: ConsumerList | None = None
     """The consumers, as of the last look while their view was in front."""
     log: EventLog = field(default_factory=EventLog)
     """Events from one look to the next."""
     failed: str = ""
     """Why the last look or listing failed, empty where it did not."""
 
-    def take_page(self, page: Page) -> None:
-        """Takes a window of a list. What its ids share may become less while the list is scrolled, never more."""
-        ids = [safe(row.id) for row in page.rows]
-        same = self.page is not None and self.page.query == page.query
-        self.ends = self.ends.narrowed(ids) if same else common_ends(ids)
-        self.page = page
+    # The times, and how fresh they are
 
-    def share(self, query: ListQuery | None) -> float | None:
-        """The share of this list's work that is done (0 to 1); None where it is not known or the list is complete."""
-        if self.page is not None and self.page.query == query:
-            return self.page.share
-        return self.advanced.share if self.advanced is not None and self.advanced.query == query else None
-
-    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
-        """As much of a row's payload as was read, and why it could not be read."""
-        if row is None or self.payload is None or self.payload.key != row.key:
-            return None, ""
-        return self.payload.payload, self.payload.error
-
-
-# The times on the main screen: their format, and how fresh they are.
-
-FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
-"""The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
-_SOON = 5.0
-"""Seconds that are shown for a look that has lasted less than ten."""
-
-
-class TimeDisplay(Struct):
-    """``frozen_at`` is the time of the display since it was frozen (epoch seconds). A look has not finished for ``stale_for``
-    seconds, for the reason ``stale_why``."""
-
+    format: int = 0
+    """The place in ``FORMATS``."""
     frozen_at: float | None = None
+    """The time of the display since it was frozen, epoch seconds."""
     moved_to: float = 0.0
     """The time of the last look that found nothing new, epoch seconds."""
     stale_for: float | None = None
+    """Seconds for which a look has not finished, for the reason ``stale_why``."""
     stale_why: str = ""
-    _format: int = 0
 
-    @property
-    def format(self) -> Times:
-        return FORMATS[self._format][0]
-
-    @property
-    def name(self) -> str:
-        return FORMATS[self._format][1]
-
-    @property
-    def zone(self) -> Zone:
-        """The zone that times are shown in; None: the local one."""
-        return FORMATS[self._format][2]
-
-    @property
-    def freshness(self) -> Freshness:
-        return Freshness(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
-
-    def next_format(self) -> None:
-        self._format = (self._format + 1) % len(FORMATS)
-
-    def set_stale(self, waited: float | None, why: str) -> bool:
-        """Notes that a look has not finished for this many seconds (None: it has); True where the screen shows another number."""
-        stale_for = None if waited is None else float(int(waited) // 10 * 10) or _SOON
-        if stale_for == self.stale_for:
-            return False
-        self.stale_for, self.stale_why = stale_for, why
-        return True
-
-
-VERDICTS = {
-    View.CURSORS: cursor_model.VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),
-    View.CONSUMERS: ("dead", "running", "stopped", "exited", "unknown"),
-}  # fmt: skip
-"""The words that a filter knows as verdicts, where they are not those on messages."""
-_ROOTS = frozenset({View.OVERVIEW, View.CURSORS, View.LOCKS, View.CONSUMERS} | LISTS)
-MESSAGE_VERDICTS = tuple(Verdict)
-
-
-@lru_cache(maxsize=8)
-def _texts(text: str, verdicts: tuple[str, ...]) -> tuple[str, ...]:
-    return filters.parse(text, lenient=True, verdicts=verdicts).texts
-
-
-class FilterInput(Struct):
-    """The filter while it is typed. ``error`` says which part of it cannot be parsed."""
-
-    edit: LineEdit
-    error: str = ""
-
-
-class ListWanted(Struct):
-    """The part of the list in front that is requested from the snapshot thread."""
+    # The part of the list in front that is requested from the snapshot thread
 
     window: tuple[int, int] = (0, 60)
     """The first row, and the one after the last."""
@@ -155,32 +101,7 @@ class ListWanted(Struct):
     """Id of the command for a plan that was typed before the list was read: it is about the row that is chosen then."""
     search: Search | None = None
 
-    def seek(self, text: str, step: int) -> None:
-        """Requests the next row that matches ``text`` (``step`` -1: the previous one)."""
-        self.search = Search(self.search.number + 1 if self.search is not None else 1, text, step)
-
-    def request(
-        self, query: ListQuery | None, chosen: ListState | None, row: Row | None, *, consumers: bool = False
-    ) -> ListRequest:
-        """The request for this list, with the cursor as it was ``chosen`` and the payload of ``row``."""
-        if query is None or chosen is None:
-            return ListRequest(all_keys=self.all_keys, consumers=consumers)
-        start, stop = self.window
-        payload = row.key if row is not None else None
-        return ListRequest(query, start, stop, chosen.cursor, chosen.index, payload, self.all_keys, self.search)
-
-
-class MainState(Struct):
-    """``root`` is the view in front, ``overlay`` the message or source that was opened on it. ``clock`` gives the control's time
-    in epoch seconds, for as long as there is no snapshot."""
-
-    clock: Callable[[], float]
-    root: View = View.OVERVIEW
-    overlay: View | None = None
-
-    received: Received = field(default_factory=Received)
-    times: TimeDisplay = field(default_factory=TimeDisplay)
-    wanted: ListWanted = field(default_factory=ListWanted)
+    # The choices of the user
 
     lists: dict[Box, ListState] = field(default_factory=lambda: {box: ListState(box, FIRST_SORT.get(box, Sort())) for box in Box})
     """The choices of the user in each list."""
@@ -196,7 +117,6 @@ class MainState(Struct):
     scroll: int = 0
     """The first line shown of an open message."""
     all_problems: bool = False
-    filter_input: FilterInput | None = None
     among_spools: bool = False
     """True where the target was opened from the Spools view."""
     last_filter: str = ""
@@ -204,9 +124,58 @@ class MainState(Struct):
     _ordered: tuple[ConsumerList, tuple[Sort, str], tuple[ConsumerRow, ...]] | None = None
 
     @property
-    def snapshot(self) -> Snapshot | None:
-        """The snapshot on the screen."""
-        return self.received.snapshot
+    def share(self) -> float | None:
+        """The share of the work of the list in front that is done (0 to 1); None where that is not known or it is complete."""
+        query = self.query
+        if self.page is not None and self.page.query == query:
+            return self.page.share
+        return self.advanced.share if self.advanced is not None and self.advanced.query == query else None
+
+    def take_page(self, page: Page) -> None:
+        """Takes a window of a list. What its ids share may become less while the list is scrolled, never more."""
+        ids = [safe(row.id) for row in page.rows]
+        same = self.page is not None and self.page.query == page.query
+        self.ends = self.ends.narrowed(ids) if same else common_ends(ids)
+        self.page, self.advanced = page, None
+
+    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
+        """As much of a row's payload as was read, and why it could not be read."""
+        if row is None or self.payload is None or self.payload.key != row.key:
+            return None, ""
+        return self.payload.payload, self.payload.error
+
+    @property
+    def times(self) -> Times:
+        return FORMATS[self.format][0]
+
+    @property
+    def zone(self) -> Zone:
+        """The zone that times are shown in; None: the local one."""
+        return FORMATS[self.format][2]
+
+    @property
+    def freshness(self) -> Freshness:
+        return Freshness(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
+
+    def set_stale(self, waited: float | None, why: str) -> bool:
+        """Notes that a look has not finished for this many seconds (None: it has); True where the screen shows another number."""
+        stale_for = None if waited is None else float(int(waited) // 10 * 10) or _SOON
+        if stale_for == self.stale_for:
+            return False
+        self.stale_for, self.stale_why = stale_for, why
+        return True
+
+    def seek(self, step: int) -> None:
+        """Requests the next row that matches the last filter (``step`` -1: the previous one)."""
+        self.search = Search(self.search.number + 1 if self.search is not None else 1, self.last_filter, step)
+
+    def request(self, row: Row | None) -> ListRequest:
+        """The request for the list in front, with the cursor as it was chosen and the payload of ``row``."""
+        query, chosen = self.query, self.list_state
+        if query is None or chosen is None:
+            return ListRequest(all_keys=self.all_keys, consumers=self.root is View.CONSUMERS)
+        payload = row.key if row is not None else None
+        return ListRequest(query, *self.window, chosen.cursor, chosen.index, payload, self.all_keys, self.search)
 
     @property
     def front(self) -> View:
@@ -280,7 +249,7 @@ class MainState(Struct):
     @property
     def consumers(self) -> tuple[ConsumerRow, ...]:
         """The consumers in the order that they are shown in, those alone that the filter matches."""
-        found, text = self.received.consumers, self.texts.get(View.CONSUMERS, "")
+        found, text = self.consumer_list, self.texts.get(View.CONSUMERS, "")
         if found is None:
             return ()
         order, key = self._ordered, (self.consumer_sort, text)
@@ -302,18 +271,26 @@ class MainState(Struct):
         """The time that ages refer to: that of the snapshot on the screen."""
         return self.snapshot.taken_at if self.snapshot is not None else self.clock()
 
-    def chosen_in(self, view: View, length: int) -> int:
-        return max(0, min(self.chosen.get(view, 0), length - 1))
+    def place(self, length: int) -> int:
+        """The place of the chosen line of the view in front, which has so many."""
+        if self.root is View.CONSUMERS:
+            return self.consumer_place
+        return max(0, min(self.chosen.get(self.root, 0), length - 1))
 
     def open_with(self, filter: str, sort: Sort | None) -> None:
         """Sets the filter of the first view, and the order of the lists that have such a column."""
-        for box, one in self.lists.items():
-            if sort is not None and any(column.sort == sort.column for column in COLUMNS[box]):
-                one.sort = sort
+        self._sort_lists(dict.fromkeys(Box, sort))
         if filter and self.list_state is not None:
             self.list_state.filter = self.last_filter = filter
         elif filter:
             self.texts[self.root] = filter
+
+    def _sort_lists(self, sorts: Mapping[str, Sort | None]) -> None:
+        """Orders the lists that have such a column."""
+        for box, one in self.lists.items():
+            sort = sorts.get(box)
+            if sort is not None and any(column.sort == sort.column for column in COLUMNS[box]):
+                one.sort = sort
 
     def kept(self) -> KeptView:
         """The choices that are kept for the next dashboard on this target: the orders that are not the first ones, too."""
@@ -324,12 +301,9 @@ class MainState(Struct):
 
     def use(self, kept: KeptView) -> None:
         """Takes up the choices that were kept, as far as they exist."""
-        if kept.view in _ROOTS:
+        if kept.view in SUBJECTS or kept.view in LISTS:
             self.root = View(kept.view)
-        for box, one in self.lists.items():
-            sort = kept.sorts.get(box.value)
-            if sort is not None and any(column.sort == sort.column for column in COLUMNS[box]):
-                one.sort = sort
+        self._sort_lists(kept.sorts)
         sort = kept.sorts.get("consumers")
         if sort is not None and any(column.sort == sort.column for column in CONSUMER_COLUMNS):
             self.consumer_sort = sort
@@ -349,26 +323,21 @@ class MainState(Struct):
     def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
         snapshot, chosen = self.snapshot, self.list_state
-        problems = snapshot.problems if snapshot is not None else ()
-        cursors = self.cursors
-        problem = cursor = lock = consumer = None
-        if self.root is View.OVERVIEW:
-            length = len(problems)
-            problem = problems[self.chosen_in(View.OVERVIEW, length)] if problems else None
-        elif self.root is View.CURSORS:
-            length = len(cursors)
-            cursor = cursors[self.chosen_in(View.CURSORS, length)] if cursors else None
-        elif self.root is View.LOCKS:
-            locks = self.locks
-            length = len(locks)
-            lock = locks[self.chosen_in(View.LOCKS, length)] if locks else None
-        elif self.root is View.CONSUMERS:
-            consumers = self.consumers
-            length = len(consumers)
-            consumer = consumers[self.consumer_place] if consumers else None
-        received = self.received
-        unread = received.page is None or received.page.query != self.query or length > 0
-        reading = received.consumers is None if self.root is View.CONSUMERS else self.root in LISTS and row is None and unread
+        subjects: Sequence[Any] = ()
+        match self.root:
+            case View.OVERVIEW:
+                subjects = snapshot.problems if snapshot is not None else ()
+            case View.CURSORS:
+                subjects = self.cursors
+            case View.LOCKS:
+                subjects = self.locks
+            case View.CONSUMERS:
+                subjects = self.consumers
+        if self.root in SUBJECTS:
+            length = len(subjects)
+        subject = {SUBJECTS[self.root]: subjects[self.place(length)]} if subjects else {}
+        unread = self.page is None or self.page.query != self.query or length > 0
+        reading = self.consumer_list is None if self.root is View.CONSUMERS else self.root in LISTS and row is None and unread
         refined = bool(self.filter) or (chosen is not None and chosen.selection is not None)
         return CommandContext(
             view=self.front,
@@ -380,13 +349,10 @@ class MainState(Struct):
             filter=self.filter,
             last_filter=self.last_filter,
             refined=refined,
-            problem=problem,
-            cursor=cursor,
-            lock=lock,
-            consumer=consumer,
+            **subject,
             depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems
             + self.among_spools,
             among_spools=self.among_spools,
-            frozen=self.times.frozen_at is not None,
-            reading=reading and not received.failed,
+            frozen=self.frozen_at is not None,
+            reading=reading and not self.failed,
         )

@@ -24,10 +24,8 @@ from ..draw.spans import (
     Lines,
     Span,
     Style,
-    crop,
     fitted,
     headed,
-    join,
     labelled,
     line_text,
     merge,
@@ -44,58 +42,6 @@ from .base import ChoosingScreen, LineEdit, TextScreen
 from .plan import PlanScreen
 
 _WITH_TIME = 100
-
-
-def operations_lines(
-    records: Sequence[OperationRecord],
-    width: int,
-    height: int,
-    *,
-    now: float,
-    chosen: int = 0,
-    older: bool = False,
-    zone: Zone = None,
-) -> Lines:
-    """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it cannot
-    be undone. ``older``: there are older ones."""
-    if not records:
-        return [plain(" no operation has been done here", width)][:height]
-    chosen = max(0, min(chosen, len(records) - 1))
-    record = records[chosen]
-    words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
-    outcome_lines = paragraph(words, width, margin=" ")
-    below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
-    head = [_head(records, width, older)] if height >= 8 else []
-    fits = max(1, height - 1 - below - len(head))
-    top = max(0, min(chosen - fits + 1, len(records) - fits))
-    at = f"{'at':<8}  " if width >= _WITH_TIME else ""
-    title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  "
-    lines = [*head, plain(f"{title}undo", width, Style.DIM)]
-    lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
-    if below:
-        lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
-        lines += outcome_lines
-    return lines[:height]
-
-
-def _head(records: Sequence[OperationRecord], width: int, older: bool) -> Line:
-    name = Style.TITLE(f" Operations {len(records):,}")
-    return fitted(width, name, " · newest first", " · all: spooltop ops --all" if older else "")
-
-
-def _record(record: OperationRecord, width: int, now: float, zone: Zone, *, chosen: bool) -> Line:
-    done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
-    by = pad(safe(record.user), 8)
-    name = pad(shown(record.operation), 10)
-    at = f"{when(record.at, zone)}  " if width >= _WITH_TIME else ""
-    text = (
-        f"{'▌' if chosen else ' '}  {pad_left(ago(record.at, now), 5)}  "
-        f"{at}{pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
-    )
-    line = fitted(width, text, _outcome(record))
-    if chosen:
-        line = select(line, width)
-    return line
 
 
 def _outcome(record: OperationRecord) -> Line:
@@ -120,51 +66,8 @@ def _outcome(record: OperationRecord) -> Line:
 _BOX = 9
 
 
-def operation_lines(
-    record: OperationRecord,
-    plan: Plan | None,
-    why_not: str,
-    command: str,
-    width: int,
-    *,
-    now: float,
-    zone: Zone = None,
-    trail: AuditTrail | None = None,
-) -> Lines:
-    """A panel of as many lines as are needed. ``plan`` is the plan to undo it (None: being made, or ``why_not`` says why there is
-    none); ``command`` is the same as a shell command; ``trail`` holds the steps in the journal (None: not read yet)."""
-    width = min(width, WIDEST)
-    inner = inner_width(width)
-    body = _facts(record, why_not, inner, now, zone)
-    body.append(BLANK)
-    if plan is not None:
-        body += _messages(plan.items, plan.refused, inner)
-        body += note_lines(plan.notes, inner)
-        if command:
-            body += [BLANK, *_fact("undo", shown(command), inner)]
-    elif not why_not:
-        body.append(plain("looking up its messages…", inner, Style.DIM))
-    if trail is not None:
-        body += _audit(trail, inner, zone)
-    return panel_frame(f"Operation {shown(record.operation)}", "", body, width)
-
-
 def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> Lines:
     return labelled(Style.DIM(f"{label:<9}"), text, inner, style)
-
-
-def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: Zone) -> Lines:
-    done = f"{record.done:,} of {record.count:,} done"
-    done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
-    words = f": {shown(record.words)}" if record.words else ""
-    lines = _fact("action", f"{record.action.value}{words}", inner)
-    lines += _fact("when", f"{when(record.at, zone)}, {ago(record.at, now)} ago, by {safe(record.user)}", inner)
-    lines += _fact("outcome", done, inner)
-    if record.open:
-        lines += _fact("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
-    if why_not:
-        lines += _fact("undo", f"no: {shown(why_not)}", inner)
-    return lines
 
 
 def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> Lines:
@@ -226,14 +129,7 @@ class OperationScreen(TextScreen[bool]):
         if not self.failed:
             options = {"undoes": self.record.operation}
             job = partial(self.session.control.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
-            self.session.worker.submit(job, partial(deliver, self, self._planned))
-
-    def _planned(self, plan: Plan | SpooltopError) -> None:
-        if isinstance(plan, SpooltopError):
-            self.failed = str(plan)
-        else:
-            self.plan = plan
-        self.paint()
+            self.ask(self.session.worker.submit, job, partial(setattr, self, "plan"))
 
     def _audited(self, trail: AuditTrail | SpooltopError) -> None:
         self.trail = AuditTrail(problems=(str(trail),)) if isinstance(trail, SpooltopError) else trail
@@ -248,10 +144,34 @@ class OperationScreen(TextScreen[bool]):
         return shell(self.plan.command) if self.plan is not None else ""
 
     def text(self, width: int) -> Lines:
-        return operation_lines(
-            self.record, self.plan, self.failed, self.undoing, width, now=self.session.now(), zone=self.session.zone(),
-            trail=self.trail,
-        )  # fmt: skip
+        width = min(width, WIDEST)
+        inner = inner_width(width)
+        plan, zone = self.plan, self.session.zone()
+        body = [*self._facts(inner, zone), BLANK]
+        if plan is not None:
+            body += [*_messages(plan.items, plan.refused, inner), *note_lines(plan.notes, inner)]
+            if plan.command:
+                body += [BLANK, *_fact("undo", shown(self.undoing), inner)]
+        elif not self.failed:
+            body.append(plain("looking up its messages…", inner, Style.DIM))
+        if self.trail is not None:
+            body += _audit(self.trail, inner, zone)
+        return panel_frame(f"Operation {shown(self.record.operation)}", "", body, width)
+
+    def _facts(self, inner: int, zone: Zone) -> Lines:
+        record = self.record
+        done = f"{record.done:,} of {record.count:,} done"
+        done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
+        words = f": {shown(record.words)}" if record.words else ""
+        ago_by = f"{ago(record.at, self.session.now())} ago, by {safe(record.user)}"
+        lines = _fact("action", f"{record.action.value}{words}", inner)
+        lines += _fact("when", f"{when(record.at, zone)}, {ago_by}", inner)
+        lines += _fact("outcome", done, inner)
+        if record.open:
+            lines += _fact("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
+        if self.failed:
+            lines += _fact("undo", f"no: {shown(self.failed)}", inner)
+        return lines
 
     def ignores(self, event: Key) -> bool:
         return self.refuse_confirming(event, NO_PLAN)
@@ -261,8 +181,7 @@ class OperationScreen(TextScreen[bool]):
 
     def do_copy_operation(self) -> None:
         text = self.undoing or self.record.operation
-        self.copy_text(text)
-        self.show_notice(f"copied: {text}")
+        self.copy(text)
 
     def do_back(self) -> None:
         self.dismiss(False)
@@ -279,7 +198,6 @@ class OperationsScreen(ChoosingScreen[None]):
         super().__init__(session)
         self.records: list[OperationRecord] | None = None
         self.older = False
-        self.failed = ""
         self.filter = ""
 
     def on_mount(self) -> None:
@@ -287,26 +205,22 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def read(self) -> None:
         job = partial(self.session.control.operations, self.unwanted(), most=_MOST + 1)
-        self.session.worker.submit(job, partial(deliver, self, self._listed))
+        self.ask(self.session.worker.submit, job, self._listed)
 
-    def _listed(self, records: list[OperationRecord] | SpooltopError) -> None:
-        if isinstance(records, SpooltopError):
-            self.failed = str(records)
-        else:
-            first, self.records = self.records is None, records[:_MOST]
-            self.older = len(records) > _MOST
-            if first and self._follows_change:
-                self.do_undo()
-        self.paint()
+    def _listed(self, records: list[OperationRecord]) -> None:
+        first, self.records = self.records is None, records[:_MOST]
+        self.older = len(records) > _MOST
+        if first and self._follows_change:
+            self.do_undo()
 
     @property
     def _follows_change(self) -> bool:
         """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
         done = [result for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
         record = self.record
-        untouched = not (self.chosen or self.filter or self.finding or self.dismissed) and self.app.screen_stack[-1] is self
+        touched = self.chosen or self.filter or self.typing is not None or self.dismissed or self.app.screen_stack[-1] is not self
         same = bool(done) and record is not None and done[0].operation == record.operation
-        return untouched and same and by_id("undo").why_not(self.context()) is None
+        return not touched and same and by_id("undo").why_not(self.context()) is None
 
     @property
     def record(self) -> OperationRecord | None:
@@ -336,15 +250,47 @@ class OperationsScreen(ChoosingScreen[None]):
             return [plain(" reading the journal…", width)]
         self.clamp()
         found = self.found
-        lines = operations_lines(found, width, height, now=self.session.now(), chosen=self.chosen, older=self.older)
-        return self._filtered(lines, bool(found), width) if self.filter else lines
-
-    def _filtered(self, lines: Lines, any_found: bool, width: int) -> Lines:
-        if not any_found:
-            return [plain(f" no operation matches {shown(self.filter)}; Esc clears the filter", width)]
+        if not found:
+            none = f"matches {shown(self.filter)}; Esc clears the filter" if self.filter else "has been done here"
+            return [plain(f" no operation {none}", width)]
+        lines = self._table(found, width, height)
+        if not self.filter:
+            return lines
         texts = query.parse(self.filter, lenient=True).texts
-        head = join(lines[0], Span(" match "), Style.KEY(shown(self.filter)))
-        return [crop(head, width), *(point_out(line, texts) for line in lines[1:])]
+        head = fitted(width, lines[0], " match ", Style.KEY(shown(self.filter)))
+        return [head, *(point_out(line, texts) for line in lines[1:])]
+
+    def _table(self, records: Sequence[OperationRecord], width: int, height: int) -> Lines:
+        """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it
+        cannot be undone."""
+        record = records[self.chosen]
+        words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
+        outcome_lines = paragraph(words, width, margin=" ")
+        below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
+        lines: Lines = []
+        if height >= 8:
+            older = " · all: spooltop ops --all" if self.older else ""
+            lines.append(fitted(width, Style.TITLE(f" Operations {len(records):,}"), " · newest first", older))
+        fits = max(1, height - 1 - below - len(lines))
+        top = max(0, min(self.chosen - fits + 1, len(records) - fits))
+        at = f"{'at':<8}  " if width >= _WITH_TIME else ""
+        title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  undo"
+        lines.append(plain(title, width, Style.DIM))
+        lines += [self._line(one, width, chosen=one is record) for one in records[top : top + fits]]
+        if below:
+            lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
+            lines += outcome_lines
+        return lines[:height]
+
+    def _line(self, record: OperationRecord, width: int, *, chosen: bool) -> Line:
+        done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
+        at = f"{when(record.at)}  " if width >= _WITH_TIME else ""
+        text = (
+            f"{'▌' if chosen else ' '}  {pad_left(ago(record.at, self.session.now()), 5)}  {at}{pad(record.action.value, 10)} "
+            f"{pad_left(done, 11)}  {pad(safe(record.user), 8)}  {pad(shown(record.operation), 10)}  "
+        )
+        line = fitted(width, text, _outcome(record))
+        return select(line, width) if chosen else line
 
     def ignores(self, event: Key) -> bool:
         return self.refuse_confirming(event, NO_PLAN)
@@ -352,26 +298,19 @@ class OperationsScreen(ChoosingScreen[None]):
     # The filter, typed in the line of the keys
 
     def do_filter(self) -> None:
-        self.finding = LineEdit(self.filter)
-        self.pasted()
+        self.read_line(LineEdit(self.filter), self._filter, self._keep)
+        self._filter(self.filter)
 
-    def pasted(self) -> None:
-        if self.finding is None:
-            super().pasted()
-            return
-        found = query.parse(self.finding.text, lenient=True)
+    def _filter(self, text: str) -> None:
+        found = query.parse(text, lenient=True)
         self.filter = str(found)
         hint = found.hint or f"{len(self.found):,} match · Enter keeps · Esc clears"
-        self.show_notice(f"/{self.finding.text}_   {hint}")
+        self.show_notice(f"/{text}_   {hint}")
 
-    def typed(self, event: Key) -> bool:
-        if self.finding is not None and event.key == "escape":
+    def _keep(self, text: str | None) -> None:
+        if text is None:
             self.filter = ""
-        elif self.finding is not None and event.key == "enter":
-            self.finding = None
-            self.paint()
-            return True
-        return super().typed(event)
+        self.paint()
 
     def do_back(self) -> None:
         if not self.filter:
@@ -390,8 +329,7 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def do_copy_operation(self) -> None:
         if self.record is not None:
-            self.copy_text(self.record.operation)
-            self.show_notice(f"copied: {self.record.operation}")
+            self.copy(self.record.operation)
 
     def do_undo(self) -> None:
         record = self.record

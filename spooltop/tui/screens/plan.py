@@ -27,7 +27,7 @@ from ..draw.text import clip, clip_left, pad, pad_left, safe, shown, wrap
 from ..session import Session
 from ..snapshot_thread import deliver, now_and_then
 from ..terminal.lifecycle import printable
-from .base import ANYWHERE, CONFIRMING, LEAVING, LineEdit, Panel, ScrollingScreen, early_words, footer_line
+from .base import BACKSPACES, CONFIRMING, LEAVING, LineEdit, Panel, ScrollingScreen, T, early_words, footer_line
 from .result import FOLLOWED_AT_MOST, FOLLOWS, ResultScreen, cursor_set
 
 _MOST_REFUSALS = 4
@@ -50,7 +50,7 @@ def plan_title(plan: Plan) -> str:
     if plan.action is Action.SET_CURSOR:
         return f"Set the cursor of {safe(str(plan.options.get('source', '')))}{by_force}"
     if plan.undone is not None:
-        return _undo_title(plan, asked)
+        return _undo_title(plan, asked, rows)
     if plan.action in WHOLE:
         return f"{plan.action.value.capitalize()} the spool"
     if plan.action is Action.UNLOCK:
@@ -61,10 +61,9 @@ def plan_title(plan: Plan) -> str:
     return f"{verb} {plan.count:,}{of} {_noun(box, asked)}{by_force}"
 
 
-def _undo_title(plan: Plan, asked: int) -> str:
+def _undo_title(plan: Plan, asked: int, rows: Sequence[Row]) -> str:
     """``Undo purge of 2 messages``, ``Undo setting cursor imessage``."""
     if plan.undone is Action.SET_CURSOR:
-        rows = [item.row for item in plan.items[:1]] or [one.row for one in plan.refused[:1]]
         return f"Undo setting cursor {safe(rows[0].id)}" if rows else "Undo setting a cursor"
     if plan.undone in WHOLE:
         return f"Undo {plan.undone} of the spool"
@@ -105,17 +104,6 @@ def plan_lines(
         middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a taller window shows them", inner)]
     body = [*middle, *foot]
     return panel_frame(plan_title(plan), f"as of {when(plan.made_at, zone)}", body, width)[:height]
-
-
-def making_lines(
-    action: Action, words: str, items: Sequence[Item], width: int, height: int, *, now: float, scroll: int = 0
-) -> Lines:
-    """The panel of a plan that is being made: how far it is, in ``words``, and its first items."""
-    width = min(width, WIDEST)
-    inner = inner_width(width)
-    head = [plain("Nothing changes yet; Esc cancels.", inner), plain(f"{words}; the first {len(items):,}:", inner)]
-    table = _table(items, inner, max(2, height - 4), now, scroll, undoes=action is Action.UNDO)
-    return panel_frame(f"{action.value.capitalize()}: making the plan…", "", [*head, *table], width)[:height]
 
 
 def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> Lines:
@@ -281,12 +269,11 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.applying = False
         self.tried = 0
         self.began = 0.0
-        self.refused = ""
         self.planning = ""
         self.first: Sequence[Item] = ()
         """The items that are shown before there is a plan."""
         self.rate: LineEdit | None = None
-        """The rate that is being typed."""
+        """The rate while it is typed."""
         self.strayed_at = 0.0
         """The time (of the event clock) of the last key that has no meaning here."""
         self.asked_at = 0.0
@@ -312,7 +299,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def _ask(self, job: Callable[[], Plan]) -> None:
         """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
         self.plan, self.edit.text, self.planning, self.first = None, "", "", ()
-        self.session.worker.submit(job, partial(deliver, self, self._planned))
+        self.ask(self.session.worker.submit, job, partial(setattr, self, "plan"))
 
     def _planning(self, words: str) -> None:
         if self.plan is None:
@@ -324,13 +311,9 @@ class PlanScreen(ScrollingScreen[Result | None]):
             self.first = items
             self.paint()
 
-    def _planned(self, plan: Plan | SpooltopError) -> None:
-        if isinstance(plan, SpooltopError):
-            self.refused = str(plan)
-        else:
-            self.plan = plan
+    def _answered(self, take: Callable[[T], object], found: T | SpooltopError) -> None:
         self.query_one(Panel).renew()
-        self.paint()
+        super()._answered(take, found)
 
     def on_resize(self, event: Resize) -> None:
         if self.small:  # the plan cannot be read now: a key does not count
@@ -392,60 +375,44 @@ class PlanScreen(ScrollingScreen[Result | None]):
             View.PLAN, snapshot=self.session.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1
         )
 
-    @property
-    def edited(self) -> LineEdit | None:
-        return self.rate or super().edited
-
     def typed(self, event: Key) -> bool:
+        if self.rate is not None and event.key in BACKSPACES and not self.rate.text:
+            return True  # a slip leaves neither the line nor, with the next key, the plan
         if super().typed(event):
             return True
-        if self.rate is not None:
-            return self._typed_rate(self.rate, event)
         plan = self.plan
         if plan is None or self.applying or plan.confirm is not Confirm.NUMBER:
             return False
-        if event.key in ("backspace", "ctrl+h") and not self.edit.text:
+        if event.key in BACKSPACES and not self.edit.text:
             return False
-        if event.key in ("backspace", "ctrl+h") or (event.character or "") in tuple("0123456789"):
+        if event.key in BACKSPACES or (event.character or "") in tuple("0123456789"):
             self.edit.key(event.key, event.character)
             self.paint()
             return True
         return False
 
-    def _typed_rate(self, edit: LineEdit, event: Key) -> bool:
-        """Handles a key while a rate is typed. No such key reaches the plan, so that a slip does not confirm it."""
-        if event.key in ANYWHERE:
-            return False
-        if event.key == "escape":
-            self.rate = None
-        elif event.key == "enter":
-            self._set_rate(edit.text.strip())
-        else:
-            edit.key(event.key, event.character)
-        self.paint()
-        return True
-
-    def _set_rate(self, text: str) -> None:
+    def _set_rate(self, text: str | None) -> None:
+        plan, edit, self.rate = self.plan, self.rate, None
         try:
-            rate = units.parse_rate(text) if text else None
+            rate = units.parse_rate(text.strip()) if text and text.strip() else None
         except UsageError as error:
+            self.rate = self.typing = edit
             self.show_notice(str(error))
             return
-        plan, self.rate = self.plan, None
-        if plan is None or plan.rate == rate:
-            return
-        self.options.pop("rate", None)
-        if rate is not None:
-            self.options["rate"] = rate
-        # In the worker thread, because the command may list a million ids.
-        self._ask(partial(self.session.control.with_rate, plan, rate))
+        if text is not None and plan is not None and plan.rate != rate:
+            self.options.pop("rate", None)
+            if rate is not None:
+                self.options["rate"] = rate
+            # In the worker thread, because the command may list a million ids.
+            self._ask(partial(self.session.control.with_rate, plan, rate))
+        self.paint()
 
     # Drawing
 
     def paint(self) -> None:
         if not self.ready:
             return
-        if self.plan is None or self.refused:
+        if self.plan is None or self.failed:
             self.query_one(Panel).show(self._without_plan(*self.window_size))
             return
         busy = ""
@@ -459,13 +426,18 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.show_panel(lines)
 
     def _without_plan(self, width: int, height: int) -> Lines:
-        if self.refused:
-            lines = paragraph(shown(self.refused), width, margin=" ")
+        if self.failed:
+            lines = paragraph(shown(self.failed), width, margin=" ")
             return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
         how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
         if self.first:
-            now, scroll = self.session.now(), self.scroll_at
-            return making_lines(self.action, self.planning, self.first, width, height, now=now, scroll=scroll)
+            width = min(width, WIDEST)
+            inner = inner_width(width)
+            undoes, now = self.action is Action.UNDO, self.session.now()
+            head = ("Nothing changes yet; Esc cancels.", f"{self.planning}; the first {len(self.first):,}:")
+            table = _table(self.first, inner, max(2, height - 4), now, self.scroll_at, undoes=undoes)
+            body = [*(plain(words, inner) for words in head), *table]
+            return panel_frame(f"{self.action.value.capitalize()}: making the plan…", "", body, width)[:height]
         return [(), plain(f" {self.action}: making the plan… nothing changes yet; Esc cancels", width), *how_far]
 
     # Commands
@@ -513,7 +485,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.applying = False
         if isinstance(result, SpooltopError):
             self.session.snapshot_thread.follow(())
-            self.refused = str(result)
+            self.failed = str(result)
             self.paint()
             return
         cursor = cursor_set(self.plan) if self.plan is not None else None
@@ -544,6 +516,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def do_rate(self) -> None:
         rate = self.plan.rate if self.plan is not None else None
         self.rate = LineEdit("" if rate is None else units.rate_limit(rate).replace(",", ""), limit=12)
+        self.read_line(self.rate, lambda text: self.paint(), self._set_rate)
         self.paint()
 
     def keys_line(self, width: int) -> Line:
@@ -554,8 +527,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def do_copy_command(self) -> None:
         if self.plan is not None:
             first, *more = [printable(line) for line in shell_lines(self.plan)]
-            self.copy_text("\n".join([first, *more]))
-            self.show_notice(f"copied: {first}" + (f" and {len(more) - 1:,} ids below it" if more else ""))
+            self.copy("\n".join([first, *more]), first + (f" and {len(more) - 1:,} ids below it" if more else ""))
 
     @property
     def texts(self) -> list[str]:

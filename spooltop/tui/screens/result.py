@@ -18,10 +18,11 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict, escape,
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
 from ..draw.header import Zone, when
-from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, headed, join, labelled, line_text, plain
+from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, headed, join, labelled, plain
 from ..draw.text import clip_left, safe, shown
 from ..messages import Found, MessagesTracked, SnapshotTaken
 from ..session import Session
+from ..terminal.lifecycle import PAST
 from .base import ScrollingScreen
 from .follow import FollowScreen
 
@@ -81,10 +82,9 @@ def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> t
     )
 
 
-def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:
+def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str]) -> tuple[str, ...]:
     """Says who claimed the messages, what happened to them, and how many still wait. Empty before the first look after the
-    operation. ``ids`` are those of ``followed_ids``, for callers that ask often."""
-    ids = followed_ids(result) if ids is None else ids
+    operation. ``ids`` are those of ``followed_ids``."""
     if tracked is None or tracked.taken_at < result.finished_at or not ids:
         return ()
     found = [tracked.found[id] for id in ids if id in tracked.found]
@@ -104,10 +104,9 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
     return tuple(lines)
 
 
-def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> int | None:
+def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str]) -> int | None:
     """The number of messages that still wait to be claimed: those that an undo can move. None where it is not known or the
     messages do not wait. ``ids`` as above."""
-    ids = followed_ids(result) if ids is None else ids
     if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < result.count(Outcome.DONE):
         return None
     return sum(1 for one in tracked.found.values() if one.box is Box.NEW)
@@ -167,11 +166,8 @@ def _times(ones: Iterable[TrackedMessage], of: Callable[[TrackedMessage], float]
 
 # Draws the result of an operation.
 
-_DONE = {
-    Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
-    Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
-    Action.SET_CURSOR: "Set", Action.UNLOCK: "Removed", Action.PAUSE: "Paused", Action.RESUME: "Resumed",
-}  # fmt: skip
+_DONE = {Action.EMPTY: "Deleted", Action.UNDO: "Undone", Action.UNLOCK: "Removed"}
+"""The titles of results that do not begin with the words for the past."""
 
 
 def result_lines(
@@ -215,7 +211,7 @@ def result_lines(
     if hidden > 0:
         seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
     many = "" if result.action in (Action.PAUSE, Action.RESUME) else f" {counts[Outcome.DONE]:,}"
-    title = f"{_DONE[result.action]}{many} · operation {shown(result.operation)}"
+    title = f"{_DONE.get(result.action, PAST[result.action].capitalize())}{many} · operation {shown(result.operation)}"
     return panel_frame(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
 
 
@@ -281,9 +277,7 @@ class ResultScreen(ScrollingScreen[bool]):
 
     def do_copy_result(self) -> None:
         lines = self.draw(200, len(self.result.items) + 50)
-        text = "\n".join(line_text(line).rstrip() for line in lines)
-        self.copy_text(text)
-        self.show_notice(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
+        self.copy_lines(lines, f"the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
 
     @property
     def texts(self) -> list[str]:

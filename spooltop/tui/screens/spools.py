@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 from textual.app import ComposeResult
-from textual.events import Key
 
 from spooltop.model import units
+from spooltop.model.protocols import Sort
 from spooltop.model.target import full_name, without_secrets
 from spooltop.model.vocabulary import ASIDE, Box, escape
 from spooltop.monitor.glance import Glance, Level, natural, worst_first
@@ -17,13 +17,12 @@ from spooltop.monitor.spools_watch import SpoolsWatch
 from ..commands import by_id, footer
 from ..context import CommandContext, View
 from ..draw.boxes import spark
-from ..draw.header import Zone, ago, notice_lines, when
+from ..draw.header import ago, notice_lines, when
 from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, plain, restyle, select, spread
 from ..draw.text import clip, clip_left, pad, pad_left, shown, text_width
 from ..session import AppSession
 from ..widgets import LinesView, VirtualList
-from .base import ANYWHERE, LineEdit, TableScreen, footer_line
-from .menus import SortScreen
+from .base import LineEdit, ListScreen, footer_line
 
 _SIGNS = {
     Level.SILENT: Style.BAD("✗"), Level.CRITICAL: Style.BAD("✗"), Level.UNKNOWN: Style.WARN("?"),
@@ -45,59 +44,52 @@ def _short(count: int | None) -> str:
     return f"{count // 1000}k" if count < 1_000_000 else f"{count / 1e6:.1f}M" if count < 100_000_000 else f"{count // 10**6}M"
 
 
-def _count(*boxes: Box) -> Callable[[Glance, float], Span]:
-    def value(one: Glance, now: float) -> Span:
-        return Span(("" if one.complete else "≥") + _short(one.count(*boxes)))
-
-    return value
+def _figure(one: Glance, now: float, figure: float | None) -> Span:
+    return Span(("" if one.complete else "≥") + _short(None if figure is None else int(figure)))
 
 
-def _dead(one: Glance, now: float) -> Span:
+def _dead(one: Glance, now: float, figure: float | None) -> Span:
     return Span("?" if one.dead is None else _short(one.dead), Style.BAD if one.dead else Style.NORMAL)
 
 
-def _oldest(one: Glance, now: float) -> Span:
+def _oldest(one: Glance, now: float, figure: float | None) -> Span:
     if one.snapshot is None or one.count(Box.NEW) is None:
         return Span("?")
     return Span(ago(one.oldest_at, now))
 
 
-def _rate(place: int) -> Callable[[Glance, float], Span]:
-    def value(one: Glance, now: float) -> Span:
-        rate = one.rates[place]
-        if rate is None or one.snapshot is None:
-            return Span("?" if one.snapshot is None else "·")
-        bound = "≥" if one.snapshot.rates.lower_bound else ""
-        return Span(bound + units.rate(rate).removesuffix("/s"))
-
-    return value
+def _rate(one: Glance, now: float, figure: float | None) -> Span:
+    if figure is None or one.snapshot is None:
+        return Span("?" if one.snapshot is None else "·")
+    bound = "≥" if one.snapshot.rates.lower_bound else ""
+    return Span(bound + units.rate(figure).removesuffix("/s"))
 
 
 class SpoolColumn(Struct, frozen=True):
-    """A column of figures. A window narrower than ``min_screen`` omits it. ``sort`` names it in the order, "" where nothing is
-    sorted by it."""
+    """A column of figures. ``words`` name it in the menu of orders; ``figure`` is what is sorted by, the largest first, and
+    ``value`` what is shown of it. A window narrower than ``min_screen`` omits the column."""
 
-    title: str
+    sort: str
     width: int
-    value: Callable[[Glance, float], Span]
+    words: str
+    figure: Callable[[Glance], float | None]
+    value: Callable[[Glance, float, float | None], Span] = _figure
     min_screen: int = 0
-    sort: str = ""
+    title: str = ""
 
 
 _COLUMNS = (
-    SpoolColumn("new", 6, _count(Box.NEW), sort="new"),
-    SpoolColumn("dead", 4, _dead, 56, "dead"),
-    SpoolColumn("oldest", 6, _oldest, 48, "oldest"),
-    SpoolColumn("in/s", 5, _rate(0), 70, "in"),
-    SpoolColumn("done/s", 6, _rate(1), 70, "done"),
-    SpoolColumn("cur", 6, _count(Box.CUR), 110, "cur"),
-    SpoolColumn("tmp", 5, _count(Box.TMP), 110, "tmp"),
-    SpoolColumn("aside", 6, _count(*ASIDE), 110, "aside"),
+    SpoolColumn("new", 6, "messages in new", lambda one: one.count(Box.NEW)),
+    SpoolColumn("dead", 4, "claims of dead consumers", lambda one: one.dead, _dead, 56),
+    SpoolColumn("oldest", 6, "age of the oldest in new", lambda one: one.oldest_at and -one.oldest_at, _oldest, 48),
+    SpoolColumn("in", 5, "in/s", lambda one: one.rates[0], _rate, 70, "in/s"),
+    SpoolColumn("done", 6, "done/s", lambda one: one.rates[1], _rate, 70, "done/s"),
+    SpoolColumn("cur", 6, "claims", lambda one: one.count(Box.CUR), min_screen=110),
+    SpoolColumn("tmp", 5, "files in tmp", lambda one: one.count(Box.TMP), min_screen=110),
+    SpoolColumn("aside", 6, "messages set aside", lambda one: one.count(*ASIDE), min_screen=110),
 )
 SORTS: Mapping[str, str] = {
-    "worst": "worst problem first", "name": "name", "new": "messages in new", "dead": "claims of dead consumers",
-    "oldest": "age of the oldest in new", "in": "in/s", "done": "done/s", "cur": "claims", "tmp": "files in tmp",
-    "aside": "messages set aside",
+    "worst": "worst problem first", "name": "name", **{column.sort: column.words for column in _COLUMNS},
 }  # fmt: skip
 """Orders of the list and their words in the menu, in the order of ``<`` and ``>``."""
 
@@ -168,27 +160,18 @@ def _shortened(names: Sequence[str], width: int) -> list[str]:
     return max(ways, key=lambda way: len(set(way)))
 
 
-def in_order(glances: Sequence[Glance], sort: str, *, descending: bool) -> list[Glance]:
-    """The glances in this order. ``descending``: the worst, largest or oldest first. What is not known is last."""
+def in_order(glances: Sequence[Glance], sort: Sort) -> list[Glance]:
+    """The glances in this order; descending: the worst, largest or oldest first. What is not known is last."""
     worst = worst_first(glances)
-    if sort == "worst":
-        return worst if descending else worst[::-1]
-    if sort == "name":
-        return sorted(glances, key=lambda one: natural(one.target), reverse=descending)
-    values = {one.target: _sort_value(one, sort) for one in worst}
+    if sort.column == "worst":
+        return worst if sort.descending else worst[::-1]
+    if sort.column == "name":
+        return sorted(glances, key=lambda one: natural(one.target), reverse=sort.descending)
+    figure = next(column.figure for column in _COLUMNS if column.sort == sort.column)
+    values = {one.target: figure(one) for one in worst}
     known = [one for one in worst if values[one.target] is not None]
-    known.sort(key=lambda one: values[one.target] or 0.0, reverse=descending)
+    known.sort(key=lambda one: values[one.target] or 0.0, reverse=sort.descending)
     return known + [one for one in worst if values[one.target] is None]
-
-
-def _sort_value(one: Glance, sort: str) -> float | None:
-    if sort == "oldest":
-        return None if one.oldest_at is None else -one.oldest_at
-    if sort in ("in", "done"):
-        return one.rates[sort == "done"]
-    if sort == "dead":
-        return one.dead
-    return one.count(*({"new": (Box.NEW,), "cur": (Box.CUR,), "tmp": (Box.TMP,), "aside": ASIDE}[sort]))
 
 
 def matching(
@@ -205,38 +188,11 @@ def matching(
     return [one for one in glances if fits(one) and (one.troubled or not troubled)]
 
 
-def spools_header(
-    glances: Sequence[Glance], length: int, width: int, *, place: str, now: float, filter: str = "", troubled: bool = False,
-    frozen: bool = False, zone: Zone = None,
-) -> Line:
-    """``spooltop /var/spool/  30 spools · 2 with problems … as of 02:41:09``; with a filter how many match it."""
-    bad = sum(one.troubled for one in glances)
-    pending = sum(one.level is Level.PENDING for one in glances)
-    at = when(now, zone)
-    right = join(Style.WARN("FROZEN"), f" · {at}") if frozen else join(Style.GOOD("live"), f" · as of {at}")
-    problems = Span(f"{bad} with problems", Style.BAD if bad else Style.NORMAL)
-    found: list[str | Span] = [f"{len(glances)} spools · ", problems]
-    if pending:
-        found.append(f" · {pending} not judged yet")
-    if filter or troubled:
-        found = [f"{length} of {len(glances)} spools"]
-        found += [" match ", Style.KEY(shown(filter))] if filter else []
-        found += [" · problems only"] if troubled else []
-    title = Style.TITLE(" spooltop ")
-    rest = join(*found)
-    taken = text_width(title.text) + line_width(rest) + 3
-    fits = (line for line in (right, right[:1] if frozen else join(at)) if taken + line_width(line) <= width)
-    right = next(fits, ())
-    room = width - sum(map(line_width, ((title,), rest, right))) - 5
-    where = f"{clip_left(shown(place), max(0, room))}  " if place and room >= 6 else ""
-    return crop(spread(join(title, Span(where), rest), right, max(0, width - 1)), width)
-
-
-def title_line(layout: Frame, width: int, *, sort: str, descending: bool) -> Line:
+def title_line(layout: Frame, width: int, sort: Sort) -> Line:
     """The titles above their columns; that of the order has an arrow."""
     parts = [Span(" " * _MARGIN)]
     for title, cells, key, right in _titles(layout):
-        arrow = ("↓" if descending else "↑") if key == sort else ""
+        arrow = ("↓" if sort.descending else "↑") if key == sort.column else ""
         text = title + arrow if text_width(title + arrow) <= cells else clip(title, cells - 1) + arrow
         parts += [Span(pad_left(text, cells) if right else pad(text, cells), Style.KEY if arrow else Style.DIM), Span(" ")]
     return crop(parts, width)
@@ -244,7 +200,7 @@ def title_line(layout: Frame, width: int, *, sort: str, descending: bool) -> Lin
 
 def _titles(layout: Frame) -> list[tuple[str, int, str, bool]]:
     """(title, cells, sort, aligned right) of each column, left to right."""
-    figures = [(column.title, column.width, column.sort, True) for column in layout.columns]
+    figures = [(column.title or column.sort, column.width, column.sort, True) for column in layout.columns]
     bars = [("new, 5m", layout.cells, "", False)] if layout.cells else []
     return [("spool", layout.name_width, "name", False), *figures, *bars, (" problem", layout.problem + 1, "worst", False)]
 
@@ -265,7 +221,7 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
     parts = [Style.KEY("▌" if chosen else " "), _sign(one), Span(" ")]
     parts += [Span(pad(layout.names.get(one.target, shown(escape(one.target))), layout.name_width)), Span(" ")]
     for column in layout.columns:
-        text, own = column.value(one, now)
+        text, own = column.value(one, now, column.figure(one))
         parts += [Span(pad_left(clip(text, column.width), column.width), own if style is Style.NORMAL else style), Span(" ")]
     if layout.cells:
         parts += [Style.BAR(_bars(one, layout.cells)), Span(" ")]
@@ -311,15 +267,14 @@ class SpoolsState(Struct):
     True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
 
     filter: str = ""
-    sort: str = "worst"
-    descending: bool = True
+    sort: Sort = Sort("worst")
     troubled: bool = False
     frozen_at: float | None = None
     opening: str = ""
     moved: bool = False
 
 
-class SpoolsScreen(TableScreen[None]):
+class SpoolsScreen(ListScreen):
     """``open_target`` begins to open a target, which takes its time; "" gives up the one that is being opened."""
 
     def __init__(self, session: AppSession, spools: SpoolsWatch, open_target: Callable[[str], object]) -> None:
@@ -327,7 +282,6 @@ class SpoolsScreen(TableScreen[None]):
         self.spools = spools
         self.open_target = open_target
         self.state = SpoolsState()
-        self.typing: LineEdit | None = None
         self.now = 0.0
         self.glances: list[Glance] = []
         self._generation = 0
@@ -342,13 +296,9 @@ class SpoolsScreen(TableScreen[None]):
         yield LinesView(options, "bottom")
 
     @property
-    def rows(self) -> VirtualList[Glance]:
-        return self.query_one("#spools", VirtualList)
-
-    @property
     def chosen(self) -> Glance | None:
         """The glance under the cursor."""
-        return self.rows.cursor_item if self.ready else None
+        return self.rows.item if self.ready else None
 
     def on_mount(self) -> None:
         self.update()
@@ -361,16 +311,16 @@ class SpoolsScreen(TableScreen[None]):
             self.glances = list(self.spools.glances())
             self.now = self.spools.now()
         found = matching(self.glances, self.state.filter, self._layout().distinct, troubled=self.state.troubled)
-        found = in_order(found, self.state.sort, descending=self.state.descending)
-        key = self.rows.cursor_key
+        found = in_order(found, self.state.sort)
+        key = self.rows.key
         self.state.moved = self.state.moved or key != self._placed  # the mouse moves it, too
         at = next((place for place, one in enumerate(found) if one.target == key), None)
         self._generation += 1
         self.rows.empty = plain(f"   {self._why_empty()}", self.window_size[0], Style.DIM)
         self.rows.set_list(len(found), self._generation, cursor=at, anchor=key, items=found)
         if not self.state.moved:
-            self.rows.home()
-        self._placed = self.rows.cursor_key
+            self.rows.go_to(0)
+        self._placed = self.rows.key
         self.paint()
 
     def _why_empty(self) -> str:
@@ -391,7 +341,7 @@ class SpoolsScreen(TableScreen[None]):
     def context(self) -> CommandContext:
         state = self.state
         return CommandContext(
-            View.SPOOLS, rows=len(self.rows) if self.ready else 0, filter=state.filter, frozen=state.frozen_at is not None,
+            View.SPOOLS, rows=self.rows.length if self.ready else 0, filter=state.filter, frozen=state.frozen_at is not None,
             depth=bool(state.filter) + state.troubled + bool(state.opening),
         )  # fmt: skip
 
@@ -401,17 +351,38 @@ class SpoolsScreen(TableScreen[None]):
         if not self.ready or not self.app.screen_stack or self.app.screen_stack[-1] is not self:
             return
         state, layout, width = self.state, self._layout(), self.window_size[0]
-        head = spools_header(
-            self.glances, len(self.rows), width, place=layout.place, now=self.now, filter=state.filter,
-            troubled=state.troubled, frozen=state.frozen_at is not None,
-        )  # fmt: skip
-        self.query_one("#top", LinesView).show([head, title_line(layout, width, sort=state.sort, descending=state.descending)])
+        self.query_one("#top", LinesView).show([self._header(width), title_line(layout, width, state.sort)])
         self.query_one("#bottom", LinesView).show_all(self._bottom(width))
+
+    def _header(self, width: int) -> Line:
+        """``spooltop /var/spool/  30 spools · 2 with problems … as of 02:41:09``; with a filter how many match it."""
+        state, frozen = self.state, self.state.frozen_at is not None
+        bad = sum(one.troubled for one in self.glances)
+        pending = sum(one.level is Level.PENDING for one in self.glances)
+        at = when(self.now)
+        right = join(Style.WARN("FROZEN"), f" · {at}") if frozen else join(Style.GOOD("live"), f" · as of {at}")
+        problems = Span(f"{bad} with problems", Style.BAD if bad else Style.NORMAL)
+        found: list[str | Span] = [f"{len(self.glances)} spools · ", problems]
+        if pending:
+            found.append(f" · {pending} not judged yet")
+        if state.filter or state.troubled:
+            found = [f"{self.rows.length} of {len(self.glances)} spools"]
+            found += [" match ", Style.KEY(shown(state.filter))] if state.filter else []
+            found += [" · problems only"] if state.troubled else []
+        title = Style.TITLE(" spooltop ")
+        rest = join(*found)
+        taken = text_width(title.text) + line_width(rest) + 3
+        fits = (line for line in (right, right[:1] if frozen else join(at)) if taken + line_width(line) <= width)
+        right = next(fits, ())
+        room = width - sum(map(line_width, ((title,), rest, right))) - 5
+        place = self._layout().place
+        where = f"{clip_left(shown(place), max(0, room))}  " if place and room >= 6 else ""
+        return crop(spread(join(title, Span(where), rest), right, max(0, width - 1)), width)
 
     def _bottom(self, width: int) -> Lines:
         if self.typing is not None:
             words = join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"))
-            keys = fitted(width, words, f"  {len(self.rows):,} match · Enter keeps · Esc clears")
+            keys = fitted(width, words, f"  {self.rows.length:,} match · Enter keeps · Esc clears")
         elif self.message:
             lines = notice_lines(self.message, width)
             return [*([BLANK] * (2 - len(lines))), *lines]
@@ -425,9 +396,6 @@ class SpoolsScreen(TableScreen[None]):
     def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
         self.paint()
 
-    def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
-        self.command("enter")
-
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self.update()
@@ -435,34 +403,22 @@ class SpoolsScreen(TableScreen[None]):
     # Keys and the mouse
 
     @property
-    def edited(self) -> LineEdit | None:
-        return self.typing
+    def sort(self) -> Sort:
+        return self.state.sort
 
-    def typed(self, event: Key) -> bool:
-        edit = self.typing
-        if edit is None or event.key in (*ANYWHERE, "up", "down", "pageup", "pagedown", "f1"):
-            return False
-        if event.key == "escape":
-            self.typing, self.state.filter = None, ""
-        elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not edit.text):
-            self.typing = None
-        else:
-            edit.key(event.key, event.character)
-            self.state.filter = edit.text.strip()
-        self.update()
-        return True
-
-    def pasted(self) -> None:
-        self.state.filter = self.typing.text.strip() if self.typing is not None else self.state.filter
+    def set_sort(self, sort: Sort) -> None:
+        self.state.sort = sort
         self.update()
 
-    def clicked(self, widget: LinesView, x: int, y: int) -> None:
-        """Sorts by the column whose title was clicked on; inverts the order where that is the column already."""
-        if widget.id == "top" and y == 1 and (column := column_at(self._layout(), x)):
-            if column == self.state.sort:
-                self.command("I")
-            else:
-                self._sort_by(column)
+    def sort_by(self, column: str | None) -> None:
+        if column is not None:
+            self.set_sort(Sort(column, column not in _ASCENDING))
+
+    def sort_columns(self) -> Mapping[str, str]:
+        return SORTS
+
+    def column_at(self, x: int) -> str | None:
+        return column_at(self._layout(), x) or None
 
     # Commands
 
@@ -474,16 +430,7 @@ class SpoolsScreen(TableScreen[None]):
         self.rows.move_by(lines)
 
     def do_page(self, pages: float) -> None:
-        if abs(pages) == 1:
-            self.rows.page(int(pages))
-        else:
-            self.rows.move_by(int(self.rows.size.height * pages))
-
-    def do_first(self) -> None:
-        self.rows.home()
-
-    def do_last(self) -> None:
-        self.rows.end()
+        self.rows.page(pages)
 
     def do_open_spool(self) -> None:
         if (one := self.chosen) is not None:
@@ -513,29 +460,25 @@ class SpoolsScreen(TableScreen[None]):
         self.update()
 
     def do_filter(self) -> None:
-        self.typing = LineEdit(self.state.filter)
+        self.read_line(LineEdit(self.state.filter), self._filter, self._filtered)
         self.paint()
+
+    def _filter(self, text: str) -> None:
+        self.state.filter = text.strip()
+        self.update()
+
+    def _filtered(self, text: str | None) -> None:
+        if text is None:
+            self.state.filter = ""
+        self.update()
 
     def do_problems(self) -> None:
         self.state.troubled = not self.state.troubled
         self.update()
 
-    def do_sort_menu(self) -> None:
-        self.open_screen(SortScreen(self.session, tuple(SORTS.items()), self.state.sort), self._sort_by)
-
     def do_sort(self, step: int) -> None:
-        sorts = list(SORTS)
-        self._sort_by(sorts[(sorts.index(self.state.sort) + step) % len(sorts)])
-        self.show_notice(f"sorted by {SORTS[self.state.sort]}")
-
-    def do_sort_invert(self) -> None:
-        self.state.descending = not self.state.descending
-        self.update()
-
-    def _sort_by(self, column: str | None) -> None:
-        if column is not None:
-            self.state.sort, self.state.descending = column, column not in _ASCENDING
-            self.update()
+        super().do_sort(step)
+        self.show_notice(f"sorted by {SORTS[self.sort.column]}")
 
     def do_freeze(self) -> None:
         self.state.frozen_at = self.now if self.state.frozen_at is None else None
@@ -547,11 +490,5 @@ class SpoolsScreen(TableScreen[None]):
 
     def do_copy_path(self) -> None:
         if (one := self.chosen) is not None:
-            path = escape(one.target)
-            self.copy_text(path)
-            self.show_notice(f"copied: {path}")
+            self.copy(escape(one.target))
 
-    def do_palette(self) -> None:
-        from .menus import PaletteScreen
-
-        self.open_screen(PaletteScreen(self.session, self.context()), self.choose)
