@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -29,17 +29,10 @@ def _directory() -> Backend:
 
 
 @cache
-def _layouts() -> Backend:
+def _layouts(*, named: bool = False) -> Backend:
     from .layouts.backend import LayoutsBackend
 
-    return LayoutsBackend(_surroundings)
-
-
-@cache
-def _named_layouts() -> Backend:
-    from .layouts.backend import LayoutsBackend
-
-    return LayoutsBackend(_surroundings, named=True)
+    return LayoutsBackend(_surroundings, named=named)
 
 
 def _surroundings(pids: str) -> Surroundings:
@@ -131,7 +124,7 @@ def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
 def _named_first(spec: str, asked: OpenAs) -> tuple[Callable[[], Backend], ...]:
     """The backend to ask before all others for a directory whose layout is named: it may look like a spool as well."""
     named = asked.as_kind != "spool" if asked.as_kind else os.path.lexists(os.path.join(spec, _KEPT))
-    return (_named_layouts,) if named else ()
+    return (partial(_layouts, named=True),) if named else ()
 
 
 def is_queue(path: str, environ: Mapping[str, str]) -> bool:

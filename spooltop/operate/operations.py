@@ -178,7 +178,7 @@ MOST_LINES = 1_000
 """Maximum number of ids in a here-document: terminals truncate longer clipboards."""
 _END = "END OF IDS"
 """Delimiter of a here-document."""
-_INJECT_FLAGS = ("count", "size", "text", "file", "source", "rate")
+_INJECT_FLAGS = ("count", "size", "text", "file", "source")
 
 
 def id_word(name: str) -> str:
@@ -247,14 +247,10 @@ def command_words(
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
             value = options.get(flag)
-            if flag == "rate":
-                words += slowly
-            elif value is not None and not (flag == "text" and options.get("file") is not None):
+            if value is not None and not (flag == "text" and options.get("file") is not None):
                 word = str(value)
                 words += [f"--{flag}", word if word.isprintable() else escape(word)]
-        if options.get("canary"):
-            words.append("--canary")
-        return tuple(words)
+        return (*words, *slowly, *(["--canary"] if options.get("canary") else []))
     boxes = set(boxes_of(items)) or ({selection.box} if selection.box else set())
     box = boxes.pop() if len(boxes) == 1 else None
     if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
@@ -395,11 +391,6 @@ def at_work(observation: Observation, now: float, last_claim_at: float | None = 
 _UNPROVEN = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
 _ASKS_WHEN_FORCED = (Action.RESTORE, Action.SET_CURSOR)
 """Actions whose items have no holder: force does what is likely a slip."""
-_UNDOABLE = (
-    Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO, Action.SET_CURSOR,
-    Action.UNLOCK, Action.PAUSE, Action.RESUME,
-)  # fmt: skip
-
 
 _MOST_REASONS = 5
 _PUTS_BACK = (Action.REQUEUE, Action.RELEASE)
@@ -569,9 +560,9 @@ class Operations:
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
         if not plan.works_when_full:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
-        can_undo = plan.action in _UNDOABLE and not plan.deletes and not plan.has_no_undo and len(done) > done.not_done.total
-        if plan.works_when_full and done.reasons:
-            can_undo = False  # done without a line in the journal
+        can_undo = plan.action is not Action.EMPTY and not plan.deletes and not plan.has_no_undo
+        if len(done) <= done.not_done.total or (plan.works_when_full and done.reasons):
+            can_undo = False  # nothing is done, or it is without a line in the journal
         untried = max(0, plan.count - (len(done) - len(plan.missing)))
         return Result(
             operation=plan.operation,
