@@ -27,7 +27,7 @@ from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.snapshot import BoxState, Disk, Observation, Pause, Watch
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row
 
-from ..row_listing import AgeCounter, RowListing
+from ..row_listing import RowListing
 from .cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders
 from .detect import with_layout
 from .events.flow import FlowMeter
@@ -151,8 +151,6 @@ class DirectoryReader:
         self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), world.files)
         self._tracker = MessageTracker(self._spool.has, self._set_aside)
         self._side_files = SideFiles(world, options, table, writers=writers, changed=self._waiter.changed)
-        self._locks_in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
-        self._ages: tuple[int, AgeCounter] | None = None
         self._consumers = ConsumerGatherer(world.processes, options.hosts)
         self._scans: Mapping[Box, BoxScan] = {}
         self._judged = JudgedRows()
@@ -161,8 +159,6 @@ class DirectoryReader:
         """Changes when a list may have changed: with ``_state``."""
         self._by_name = {Box.NEW: new_row, Box.CUR: mail_row} if self._mail else {Box.NEW: new_row}
         """Boxes that are listed by name alone, because nothing in them is judged."""
-        self._orders: dict[Box, tuple[int, str, Order]] = {}
-        """The order of each box by the column that was asked last, kept until its next scan."""
         self._since = self._taken_at = 0.0
         self._stamps: tuple[int, ...] = ()
         self._step = ""
@@ -187,7 +183,7 @@ class DirectoryReader:
         new = scans[Box.NEW]
         self._step = "judging who holds what"
         judged = self._judge.look(dirs, mount, scans)
-        duplicates = self._boxes.duplicates(dirs, new)
+        duplicates = self._boxes.duplicates(dirs, new, scans[Box.CUR])
         irregular = irregular_rows(dirs, new, judged.irregular, duplicates)
         self._step = "listing what is set aside"
         set_aside = self._set_aside.look(dirs, now)
@@ -206,7 +202,7 @@ class DirectoryReader:
         self._state = numbers, judged.claims, judged.tmp, self._set_aside.generation, duplicates, errors
         self._generation += self._state != before
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
-        counts = self._counts(dirs)
+        counts, times = self._counts(dirs), self._boxes.times(Box.NEW)
         locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
         return Observation(
             target=self.path,
@@ -234,7 +230,7 @@ class DirectoryReader:
             paused=self._pause(dirs),
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
-            ages=None if self._mail or new.error else self._age_counter(new).ages(now),
+            ages=None if self._mail or new.error else new.once("ages", partial(age_counter, new, times)).ages(now),
             who=who_am_i(capabilities, read_only=self._options.read_only, dirs=dirs),
             capabilities=capabilities,
             watch=self._events.describe(report, mount, period=self._boxes.period, since=self._since),
@@ -252,14 +248,14 @@ class DirectoryReader:
         complete = False
         if (scan := self._scans.get(box)) is not None and (row := self._by_name.get(box)) is not None:
             column, status = query.sort.column, partial(self._spool.status, box)
-            before = self._orders.get(box)
-            known = before[2] if before is not None and before[:2] == (scan.number, column) else None
+            before: tuple[str, Order | None] = scan.kept.get("order", (column, None))  # by the column that was asked last
+            known = before[1] if before[0] == column else None
             listing = NameListing(
                 query, scan, status, row, self._boxes.times(box), now=self._world.clock(), generation=self._generation,
                 cancelled=cancelled, known=known, progress=progress,
             )  # fmt: skip
             if listing.order is not None:
-                self._orders[box] = (scan.number, column, listing.order)
+                scan.kept["order"] = (column, listing.order)
             return listing
         if scan is not None:
             judged, all_of_it = self._judged.of(box)
@@ -337,11 +333,6 @@ class DirectoryReader:
             raise Unreadable("the spool cannot be opened", path=self.path)
         return self._spool.dirs
 
-    def _age_counter(self, new: BoxScan) -> AgeCounter:
-        if self._ages is None or self._ages[0] != new.number:
-            self._ages = new.number, age_counter(new, self._boxes.times(Box.NEW))
-        return self._ages[1]
-
     def _counts(self, dirs: SpoolDirs) -> list[counters.Count]:
         """Reads what the engine has counted; what cannot be seen is not an error of the locks."""
         with suppress(OSError):
@@ -361,15 +352,8 @@ class DirectoryReader:
     ) -> tuple[Lock, ...]:
         """Returns the locks in the directory of the spool, in the one above it, and in the boxes."""
         boxes = self._spool.boxes(dirs)
-        within = {path: self._locks_in(box, scans[box]) for box, (path, _) in boxes.items()}
+        within = {path: _locks_in(scans[box]) for box, (path, _) in boxes.items()}
         return self._side_files.locks([*folders, *boxes.values()], mount, within)
-
-    def _locks_in(self, box: Box, scan: BoxScan) -> tuple[str, ...]:
-        number, names = self._locks_in_boxes.get(box, (-1, ()))
-        if number != scan.number:
-            names = message_locks(chunk for _, chunk in scan.names.chunks())
-            self._locks_in_boxes[box] = (scan.number, names)
-        return names
 
     def _capabilities(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Capabilities:
         """Returns what an operator of this spool would allow."""
@@ -392,6 +376,10 @@ class DirectoryReader:
             watch=Watch("scan", why, self._options.least, self._since), generation=self._generation,
             clock_jumped=self._judge.boot_clock.jumped,
         )  # fmt: skip
+
+
+def _locks_in(scan: BoxScan) -> tuple[str, ...]:
+    return scan.once("locks", lambda: message_locks(chunk for _, chunk in scan.names.chunks()))
 
 
 # A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets or lock files. It

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -158,6 +158,9 @@ _TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,
 nothing, but passes over them whole: a search would begin again at each letter."""
 _IDS = re.compile(rb"([^,/]+)[^/]*/")
 
+T = TypeVar("T")
+
+
 class BoxScan(Struct, frozen=True):
     """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic
     clock.
@@ -188,6 +191,15 @@ class BoxScan(Struct, frozen=True):
     as_of: float = 0.0
     number: int = 0
     staged: tuple[str, ...] = ()
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Values derived from ``names``, for as long as there is no newer scan."""
+
+    def once(self, what: str, make: Callable[[], T]) -> T:
+        """Returns what ``make`` derives from the names, by its name ``what``."""
+        if what not in self.kept:
+            self.kept[what] = make()
+        found: T = self.kept[what]
+        return found
 
     @property
     def oldest_at(self) -> float | None:
@@ -788,9 +800,6 @@ class Boxes:
     def __init__(self, world: System, least: float) -> None:
         self._scanners = {box: BoxScanner(world, least=least, sizes=box is Box.NEW) for box in LIVE}
         self._staging = StagingScanner(world)
-        self._ids: frozenset[str] = frozenset()
-        self._ids_of = -1
-        self._claims: list[str] = []
         self.doing = ""
         """Current step of the scan, in words; read from other threads when it hangs."""
 
@@ -826,32 +835,25 @@ class Boxes:
     def scan(self, dirs: SpoolDirs, *, force: bool, unseen: bool = False) -> dict[Box, BoxScan]:
         """Returns the scans of all three, new ones where they are due. ``cur`` is listed before ``new``, to look for its ids
         there. ``unseen``: the file system does not report all changes."""
-        scans = {}
+        scans: dict[Box, BoxScan] = {}
         for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
             missing = why_closed(dirs, box)
-            ids = self._ids if box is Box.NEW else frozenset[str]()
+            ids = _claimed_ids(scans[Box.CUR]) if box is Box.NEW else frozenset[str]()
             self.doing = f"readdir of {box}"
             scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
-            if box is Box.CUR and scans[box].number != self._ids_of:
-                self._index_claims(scans[box])
         self.doing = "readdir of the staging directories"
         scans[Box.TMP] = self._staging.add_to(scans[Box.TMP], dirs, unseen=unseen)
         self.doing = ""
         return scans
 
-    def _index_claims(self, scan: BoxScan) -> None:
-        self._ids_of = scan.number
-        self._claims = list(scan.names) if len(scan.names) <= _IDS_AT_MOST else []
-        bases = NameForms.of(self._claims, claimed=True).bases(self._claims)
-        self._ids = frozenset([*bases, *(base.partition(",")[0] for base in bases)])
-
-    def duplicates(self, dirs: SpoolDirs, scan: BoxScan) -> DuplicateIds:
+    @staticmethod
+    def duplicates(dirs: SpoolDirs, scan: BoxScan, cur: BoxScan) -> DuplicateIds:
         """Returns the ids that are in both boxes now. ``scan`` is the scan of ``new``; a message that moves in the meantime is
         not a duplicate."""
         if not scan.duplicates or dirs.new is None or dirs.cur is None:
             return DuplicateIds()
         by_id: dict[str, list[str]] = {}
-        for raw in self._claims:
+        for raw in _claims(cur):
             by_id.setdefault(names.parse(raw, claimed=True).id, []).append(raw)
         conflicts: list[Key] = []
         linked: list[Row] = []
@@ -871,6 +873,18 @@ class Boxes:
                 else:
                     conflicts += [(Box.NEW.value, waiting), (Box.CUR.value, claimed)]
         return DuplicateIds(tuple(dict.fromkeys(conflicts)), tuple(linked))
+
+
+def _claims(cur: BoxScan) -> list[str]:
+    return list(cur.names) if len(cur.names) <= _IDS_AT_MOST else []
+
+
+def _claimed_ids(cur: BoxScan) -> frozenset[str]:
+    def ids() -> frozenset[str]:
+        bases = NameForms.of(claims := _claims(cur), claimed=True).bases(claims)
+        return frozenset([*bases, *(base.partition(",")[0] for base in bases)])
+
+    return cur.once("ids", ids)
 
 
 def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplicates: DuplicateIds) -> tuple[Row, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from os import stat_result
 from typing import NamedTuple, Protocol, Self
@@ -246,16 +246,12 @@ class Folders:
 def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[int]:
     """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
     ``OSError``."""
-    opened: list[int] = []
-    try:
+    with ExitStack() as opened:
         at = folder
         for part in path.split("/") if path else ():
             at = files.open_dir(part, at)
-            opened.append(at)
+            opened.callback(files.close, at)
         yield at
-    finally:
-        for fd in opened:
-            files.close(fd)
 
 
 # Looks up names as they are now. A name that cannot be seen is a result, not an error.
