@@ -35,12 +35,11 @@ class AfterClose:
     spooltop.errors.Closed: /jobs: this Spool is closed; open it again
     """
 
-    def __init__(self, path: str, what: str = "Spool") -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._what = what
 
     def __getattr__(self, _name: str) -> Any:
-        raise closed(self._path, self._what)
+        raise closed(self._path)
 
 
 class OwnedDescriptor:

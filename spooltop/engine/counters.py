@@ -12,7 +12,6 @@ one line per counter for the time before, so that totals are kept. An interrupti
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -21,9 +20,10 @@ from msgspec import Struct
 
 from .atomic import drop_drafts, open_shared
 from .cursors import timeouts_since
+from .dirs import SpoolDirs
 from .system.files import Files, closing, lock_within, read_small
 
-COUNTERS = "counters"
+_COUNTERS = "counters"
 """The counter file of a spool, in ``.spooltop``."""
 ACQUIRED, TIMED_OUT, DUPLICATE = "lock-acquired", "lock-timed-out", "duplicate"
 MAX = 128 << 10
@@ -42,27 +42,27 @@ class Count(Struct, frozen=True):
     n: int
 
 
-def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iterable[Count]) -> None:
-    """Appends to the counter file ``name`` of the directory ``folder``. An error is not reported, as the counted event has
-    already happened."""
-    lines = b"".join(_line(count) for count in counts)
+def add(dirs: SpoolDirs, count: Count) -> None:
+    """Appends to the counter file of a spool. An error of it is not reported, as the counted event has already happened."""
+    files, own = dirs.files, dirs.own_dir()
     try:
-        with closing(files, open_shared(files, name, folder, like, append=True)) as fd:
-            found = drop_drafts(files, fd, folder, name)
+        with closing(files, open_shared(files, _COUNTERS, own, dirs.owner_model, append=True)) as fd:
+            found = drop_drafts(files, fd, own, _COUNTERS)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE, write=True):
                 return
             if found.st_size > MAX:
                 _sum_up(files, fd)
-            files.write_all(fd, lines)
+            files.write_all(fd, _line(count))
     except OSError:
         return  # counts on a full or read-only disk are lost, as said above
 
 
-def read(files: Files, folder: int, name: str) -> list[Count]:
-    """Returns the counts of the counter file ``name``; an empty list if the file is missing or cannot be read. The content is
+def read(dirs: SpoolDirs) -> list[Count]:
+    """Returns the counts of the counter file of a spool; an empty list if it is missing or cannot be read. The content is
     untrusted: anyone who may write the spool may have written it."""
     try:
-        return _parsed(read_small(name, folder, files=files, limit=4 * MAX, whole=True).data)
+        own = dirs.private_dir()
+        return [] if own is None else _parsed(read_small(_COUNTERS, own, files=dirs.files, limit=4 * MAX, whole=True).data)
     except OSError:
         return []
 

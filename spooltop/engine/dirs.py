@@ -22,6 +22,7 @@ OWN = ".spooltop"
 """The directory beside the boxes."""
 STAGE = "stage"
 """Name of the directory below ``.spooltop`` that holds the staging directories."""
+_FORMAT_FILE = "format"
 FORMAT = b"2\n"
 """Content of ``.spooltop/format``: the number of the form in which names are written."""
 
@@ -129,7 +130,7 @@ class SpoolDirs(Closing):
         except FileNotFoundError:
             if not create:
                 return None
-            self.make_dir(name, parent, with_format=not parts)
+            make_dir(self.files, name, parent, self.owner_model, with_format=not parts)
             fd = self.files.open_dir(name, parent)
         kept = self._own.setdefault(parts, fd)
         if kept != fd:
@@ -148,7 +149,7 @@ class SpoolDirs(Closing):
         if own is None:
             return  # it is made with the number
         try:
-            found = read_small("format", own, files=self.files, limit=16).data.strip()
+            found = read_small(_FORMAT_FILE, own, files=self.files, limit=16).data.strip()
         except OSError:
             return  # names are readable without the number, so that acks and the emptying of the trash go on
         if found.isdigit() and int(found) > int(FORMAT):
@@ -170,11 +171,6 @@ class SpoolDirs(Closing):
         for parts, fd in list(self._own.items()):
             if not self.files.is_linked(fd) and self._own.pop(parts, None) is not None:
                 self._removed.append(fd)
-
-    def make_dir(self, name: str, parent: int, *, with_format: bool = False, durable: bool = True) -> None:
-        """Makes a directory as ``make_dir`` does, with the owner and mode of ``owner_model``."""
-        first = ("format", FORMAT) if with_format else None
-        make_dir(self.files, name, parent, self.owner_model, first=first, durable=durable)
 
     def swapped(self) -> Sequence[Box]:
         """The boxes whose name now leads to another directory than the one that is open, or that appeared since."""
@@ -220,16 +216,16 @@ class SpoolDirs(Closing):
 
 
 def make_dir(
-    files: Files, name: str, parent: int, like: os.stat_result, *, first: tuple[str, bytes] | None = None, durable: bool = True
+    files: Files, name: str, parent: int, like: os.stat_result, *, with_format: bool = False, durable: bool = True
 ) -> None:
-    """Makes a directory with the owner and mode of ``like``, unless somebody else makes it meanwhile. ``first``: a file that lies
-    in it from the beginning. ``durable``: it survives power loss. Raises ``OSError``."""
+    """Makes a directory with the owner and mode of ``like``, unless somebody else makes it meanwhile. ``with_format``: the file
+    ``format`` lies in it from the beginning. ``durable``: it survives power loss. Raises ``OSError``."""
     # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
     draft = f".{name.lstrip('.')[:200]}.{os.urandom(8).hex()}"
     files.mkdir(draft, parent, 0o700)
     with closing(files, files.open_dir(draft, parent)) as fd:
-        if first is not None:
-            write_new(files, fd, *first, like)
+        if with_format:
+            write_new(files, fd, _FORMAT_FILE, FORMAT, like)
             files.sync_dir(fd)
         files.copy_owner(fd, like)
     try:
@@ -239,18 +235,14 @@ def make_dir(
         if error.errno == errno.EPERM:
             files.rename(draft, parent, name, parent)
         elif isinstance(error, FileExistsError):
-            _discard(files, draft, parent, first)  # somebody else made it meanwhile
+            if with_format:  # somebody else made it meanwhile
+                with closing(files, files.open_dir(draft, parent)) as fd:
+                    files.unlink(_FORMAT_FILE, fd)
+            files.rmdir(draft, parent)
         else:
             raise
     if durable:
         files.sync_dir(parent)
-
-
-def _discard(files: Files, draft: str, parent: int, first: tuple[str, bytes] | None) -> None:
-    if first is not None:
-        with closing(files, files.open_dir(draft, parent)) as fd:
-            files.unlink(first[0], fd)
-    files.rmdir(draft, parent)
 
 
 class OpenBoxes:

@@ -29,16 +29,13 @@ def is_paused(dirs: SpoolDirs) -> bool:
 
 
 def read_pause(dirs: SpoolDirs) -> Pause | None:
-    """Reads who paused the spool, when and why; None if it is not paused. Raises ``OSError`` if the system does not say."""
+    """Reads who paused the spool, when and why; None if it is not paused. Raises ``OSError`` if the system does not say.
+
+    Anybody may have written the file, so what it does not say in the expected form is unknown; when it was written is then when
+    the spool was paused."""
     own = dirs.private_dir()
-    return None if own is None else pause_of(dirs, own)
-
-
-def pause_of(dirs: SpoolDirs, own: int) -> Pause | None:
-    """``read_pause`` with ``.spooltop`` open as ``own``. Anybody may have written the file, so what it does not say in the
-    expected form is unknown; when it was written is then when the spool was paused."""
-    found = status_of(dirs.files, PAUSED, own)
-    if found is None:
+    found = None if own is None else status_of(dirs.files, PAUSED, own)
+    if own is None or found is None:
         return None
     try:
         value = json_object(read_small(PAUSED, own, files=dirs.files, limit=_CAP).data)

@@ -30,7 +30,6 @@ ANY_MACHINE = "any"
 THIS_MACHINE = "this-machine"
 """Values of the setting ``claims.hosts``: which machines ever mounted the spool."""
 _CAP = 32_768
-_COMMAND_CAP = 200
 _TRIES = 16
 _NOT_READ = {
     "missing": "is missing", "busy": "is in use on another machine; look again", "unreadable": "cannot be read",
@@ -210,16 +209,15 @@ class PresenceLock:
 
     @classmethod
     def take(
-        cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None, durable: bool = False,
-        moves_to: QueueIdentity | None = None,
-    ) -> PresenceLock:  # fmt: skip
+        cls, dirs: SpoolDirs, *, now: float, durable: bool = False, moves_to: QueueIdentity | None = None
+    ) -> PresenceLock:
         """Creates and locks the presence file of a new token. ``OSError`` if it cannot be written.
 
         ``durable``: the file survives power loss, so that claims that survive it are recognised as those of a dead consumer.
         ``moves_to``: the queue into which this consumer moves messages; ``recover`` leaves its claims alone.
         """
         files = dirs.files
-        machine = machine or this_machine()
+        machine = this_machine()
         consumers = dirs.own_dir(CONSUMERS)
         token, fd = _locked_draft(files, consumers)
         name = f".{token}"
@@ -235,7 +233,7 @@ class PresenceLock:
                 "pid_ns": machine.pid_ns,
                 "pid": pid,
                 "start": process_start(pid),
-                "command": (command if command is not None else command_line())[:_COMMAND_CAP],
+                "command": command_line(),
                 "since": now,
             }
             if moves_to is not None:

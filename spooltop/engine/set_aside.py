@@ -160,9 +160,9 @@ def folders(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Itera
         yield operation, names
 
 
-def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:
-    """Yields all messages set aside in ``box``, in no order; ``denied`` as for ``folders``."""
-    for operation, names in folders(dirs, box, denied):
+def entries(dirs: SpoolDirs, box: Box) -> Iterator[Entry]:
+    """Yields all messages set aside in ``box``, in no order."""
+    for operation, names in folders(dirs, box):
         for name in names:
             if not name.startswith("."):
                 yield Entry(box, operation, name)

@@ -21,7 +21,7 @@ from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_cloc
 from .consuming.consumer import Claim, Consumer
 from .consuming.recovery import recover
 from .consuming.waiting import ArrivalWatch
-from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
+from .counters import DUPLICATE, locks_used, read, total
 from .dirs import SpoolDirs
 from .mail import refuse_mail
 from .pausing import read_pause
@@ -648,7 +648,7 @@ class Spool(Closing):
     def suppressed(self) -> dict[str, int]:
         """Counts the puts that stored nothing because their ``key`` or ``id`` already existed: by source ("" for none), over all
         processes."""
-        return total(self._counted(), DUPLICATE)
+        return total(read(self._dirs), DUPLICATE)
 
     def locks_used(self, seconds: float = 300) -> tuple[int, int]:
         """Counts how often this spool's own locks were acquired and how often a wait for them timed out, over all processes, in
@@ -661,12 +661,7 @@ class Spool(Closing):
         (1, 0)
         """
         dirs = self._dirs
-        return locks_used(dirs.files, self._counted(), (dirs.root,), since=self._clock() - seconds)
-
-    def _counted(self) -> list[Count]:
-        dirs = self._dirs
-        own = dirs.private_dir()
-        return [] if own is None else read(dirs.files, own, COUNTERS)
+        return locks_used(dirs.files, read(dirs), (dirs.root,), since=self._clock() - seconds)
 
 
 def _end_of(timeout: float | None) -> float:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.pausing import pause_of
+from spooltop.engine.pausing import read_pause
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerList
@@ -202,7 +202,7 @@ class DirectoryReader:
         self._state = numbers, judged.claims, judged.tmp, self._set_aside.generation, duplicates, errors
         self._generation += self._state != before
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
-        counts, times = self._counts(dirs), self._boxes.times(Box.NEW)
+        counts, times = counters.read(dirs), self._boxes.times(Box.NEW)
         locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
         return Observation(
             target=self.path,
@@ -333,18 +333,10 @@ class DirectoryReader:
             raise Unreadable("the spool cannot be opened", path=self.path)
         return self._spool.dirs
 
-    def _counts(self, dirs: SpoolDirs) -> list[counters.Count]:
-        """Reads what the engine has counted; what cannot be seen is not an error of the locks."""
-        with suppress(OSError):
-            if (own := dirs.private_dir()) is not None:
-                return counters.read(dirs.files, own, counters.COUNTERS)
-        return []
-
     def _pause(self, dirs: SpoolDirs) -> Pause | None:
         """Returns the pause of the spool; None if it is not paused, or if that is not visible."""
         with suppress(OSError):
-            if (own := dirs.private_dir()) is not None:
-                return pause_of(dirs, own)
+            return read_pause(dirs)
         return None
 
     def _locks(

@@ -185,10 +185,6 @@ class Claim:
         """
         self._consumer.reject(self, reason, ended)
 
-    def move_on(self, name: str) -> None:
-        """Takes another name in ``cur``, with the token that the consumer has now."""
-        self.name = name
-
     def of(self, consumer: Consumer) -> bool:
         """True for a claim of this consumer."""
         return self._consumer is consumer
@@ -562,7 +558,7 @@ class Consumer:
             before, to = claim.name, self._with_token(claim.name, claim.base, token)
             if self._moved_on(boxes, before, to):
                 self._open[to] = reference
-                claim.move_on(to)
+                claim.name = to  # with the token that this consumer has now
                 self._open.pop(before, None)
         if self._durable:
             boxes.files.sync_dir(boxes.cur)

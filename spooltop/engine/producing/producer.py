@@ -19,8 +19,8 @@ from spooltop.model.vocabulary import Box
 
 from ..arguments import Data, check_data, check_text
 from ..atomic import discard, open_shared, publish_new
-from ..counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add
-from ..dirs import STAGE, SpoolDirs
+from ..counters import ACQUIRED, DUPLICATE, TIMED_OUT, Count, add
+from ..dirs import STAGE, SpoolDirs, make_dir
 from ..names import GROWTH, MAX_NEW, encode_host, in_new, is_own_id, parse
 from ..set_aside import find
 from ..system.files import UNSUPPORTED, NotRegular, closing, is_inode, lock_within, read_small, remove_name
@@ -230,67 +230,24 @@ class DraftDir:
                 return  # a directory is only read: a close that reports an error loses nothing, and here nobody hears of it
 
 
-class Staging:
-    """Chooses the directory for each draft of one process, on the spool of ``dirs``. Thread-safe: at worst two threads open the
-    next directory each."""
-
-    def __init__(self, dirs: SpoolDirs) -> None:
-        self._dirs = dirs
-        self._tmp = dirs.box(Box.TMP)
-        self.current = DraftDir(self._tmp, _IN_TMP)
-        """The directory for the next draft, unless it has none left."""
-        self._opened: WeakSet[DraftDir] = WeakSet()
-        self._wanted: bool | None = None
-        self._number = int.from_bytes(os.urandom(2))  # not the same for all producers
-
-    def use_tmp(self) -> DraftDir:
-        """Goes back to ``tmp`` for a while: a staging directory was removed, or may not be written any more."""
-        self.current = DraftDir(self._tmp, _IN_TMP)
-        return self.current
-
-    def next(self, current: DraftDir) -> DraftDir:
-        """Returns the directory for the next draft, when ``current`` has none left."""
-        if self._wanted is None:
-            self._wanted = self._dirs.files.reuses_inodes_late(self._tmp)
-        if not self._wanted:
-            current.left = float("inf")
-        elif len(self._opened) >= _OPEN_AT_MOST:
-            current.left = _EACH
-        else:
-            try:
-                self.current = current = self._open()
-            except (OSError, SpooltopError):
-                return self.use_tmp()  # a put needs no staging directory
-        return current
-
-    def _open(self) -> DraftDir:
-        dirs, files = self._dirs, self._dirs.files
-        above = dirs.own_dir(STAGE)
-        self._number = (self._number + 1) % _FOLDERS
-        name = f"{self._number:02x}"
-        try:
-            fd = files.open_dir(name, above)
-        except FileNotFoundError:
-            files.spread_directories(above)
-            dirs.make_dir(name, above, durable=False)
-            fd = files.open_dir(name, above)
-        opened = DraftDir(fd, _EACH - 1, files.close)
-        self._opened.add(opened)
-        return opened
-
-
 _CHUNK = 1 << 20
 
 
 class TmpWriter:
     """Writes the drafts of one producer process. System errors are raised as ``OSError``. ``folder`` is the directory of a draft,
-    ``tmp`` unless it is given: what must be found again by its name is never in a staging directory."""
+    ``tmp`` unless it is given: what must be found again by its name is never in a staging directory. Thread-safe: at worst two
+    threads open the next staging directory each."""
 
     def __init__(self, dirs: SpoolDirs) -> None:
+        self._dirs = dirs
         self._files = dirs.files
         self._path = dirs.path
         self._tmp, self._new = dirs.box(Box.TMP), dirs.box(Box.NEW)
-        self._staging = Staging(dirs)
+        self._drafts = DraftDir(self._tmp, _IN_TMP)
+        """The directory for the next draft, unless it has none left."""
+        self._opened: WeakSet[DraftDir] = WeakSet()
+        self._is_staged: bool | None = None
+        self._number = int.from_bytes(os.urandom(2))  # not the same for all producers
         self._like = like = dirs.owner_model
         # What this process makes belongs to another than the spool does, and is given to its owner.
         self._gives_away = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
@@ -298,18 +255,53 @@ class TmpWriter:
     def write_fresh(self, name: str, data: Data, sync: bool) -> DraftDir:
         """Writes the complete file under a name that was made of random bits just now. Returns the directory that it is in,
         which stays open as long as the caller keeps it."""
-        drafts = self._staging.current
+        drafts = self._drafts
         drafts.left -= 1
         if drafts.left < 0:
-            drafts = self._staging.next(drafts)
+            drafts = self._next(drafts)
         try:
             self.write(name, data, sync, True, drafts.fd)
         except (FileNotFoundError, PermissionError):
             if drafts.fd == self._tmp:
                 raise
-            drafts = self._staging.use_tmp()
+            drafts = self._use_tmp()
             self.write(name, data, sync, True, drafts.fd)
         return drafts
+
+    def _use_tmp(self) -> DraftDir:
+        """Goes back to ``tmp`` for a while: a staging directory was removed, or may not be written any more."""
+        self._drafts = DraftDir(self._tmp, _IN_TMP)
+        return self._drafts
+
+    def _next(self, drafts: DraftDir) -> DraftDir:
+        """Returns the directory for the next draft, when ``drafts`` has none left."""
+        if self._is_staged is None:
+            self._is_staged = self._files.reuses_inodes_late(self._tmp)
+        if not self._is_staged:
+            drafts.left = float("inf")
+        elif len(self._opened) >= _OPEN_AT_MOST:
+            drafts.left = _EACH
+        else:
+            try:
+                self._drafts = drafts = self._open()
+            except (OSError, SpooltopError):
+                return self._use_tmp()  # a put needs no staging directory
+        return drafts
+
+    def _open(self) -> DraftDir:
+        dirs, files = self._dirs, self._files
+        above = dirs.own_dir(STAGE)
+        self._number = (self._number + 1) % _FOLDERS
+        name = f"{self._number:02x}"
+        try:
+            fd = files.open_dir(name, above)
+        except FileNotFoundError:
+            files.spread_directories(above)
+            make_dir(files, name, above, dirs.owner_model, durable=False)
+            fd = files.open_dir(name, above)
+        opened = DraftDir(fd, _EACH - 1, files.close)
+        self._opened.add(opened)
+        return opened
 
     def write(self, name: str, data: Data, sync: bool, fresh: bool, folder: int | None = None) -> int | None:
         """Writes the complete file, locked while it is written. Leaves nothing behind after an error.
@@ -461,7 +453,7 @@ def _message_id(id: str, duplicate: bool) -> MessageId:
     return MessageId(id, duplicate=duplicate)
 
 
-class Producer:
+class Producer(TmpWriter):
     """Writes messages of one process into one spool. Thread-safe but for the descriptors' end."""
 
     def __init__(
@@ -472,14 +464,11 @@ class Producer:
         key_window: float | None,
         lock_timeout: float | None,
     ) -> None:
-        self._dirs = dirs
-        self._files = dirs.files
+        super().__init__(dirs)
         self._clock = clock
-        self._tmp, self._new = dirs.box(Box.TMP), dirs.box(Box.NEW)
         self._lock_timeout = lock_timeout
         self.keys = KeyRecords(dirs, clock, key_window)
         self._ids = IdGenerator(host)
-        self._writer = TmpWriter(dirs)
 
     def forked(self) -> None:
         """Prevents a forked child from using an id that the parent may use too; called in the child."""
@@ -493,22 +482,22 @@ class Producer:
         try:
             if type(data) is not bytes:
                 check_data(data)
-            drafts = self._writer.write_fresh(name, data, durable)
+            drafts = self.write_fresh(name, data, durable)
             try:
-                self._writer.deliver(name, None, keep=False, folder=drafts.fd)
+                self.deliver(name, None, keep=False, folder=drafts.fd)
             except FileNotFoundError:
                 raise self._taken_away() from None
             if durable:
-                self._writer.settle(id)
+                self.settle(id)
         except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
-            raise translate(error, self._dirs.path, "put") from error
+            raise translate(error, self._path, "put") from error
         return id
 
     def _taken_away(self) -> SpooltopError:
         what = "the file in tmp was taken away before it was delivered"
-        return SpooltopError(what, path=self._dirs.path, advice="put it again")
+        return SpooltopError(what, path=self._path, advice="put it again")
 
     def put(
         self,
@@ -529,7 +518,7 @@ class Producer:
             try:
                 os.fsencode(key)
             except UnicodeEncodeError:
-                raise UsageError(f"key: half a surrogate pair in {key!r:.80}", path=self._dirs.path) from None
+                raise UsageError(f"key: half a surrogate pair in {key!r:.80}", path=self._path) from None
         check_data(data)
         chosen = self._ids.next(self._clock) if id is None else id
         name = self._name(chosen, source, not_before, canary)
@@ -541,11 +530,11 @@ class Producer:
                     self._count(DUPLICATE, source or "")
                     return MessageId(id, duplicate=True)
                 self._clear(name)
-            inode = self._writer.write(name, data, durable, id is None)
+            inode = self.write(name, data, durable, id is None)
             if key is not None and (known := self._record(key, name, durable)) is not None:
                 return self._finish(known, source, durable)
             try:
-                self._writer.deliver(name, inode, keep=key is not None)
+                self.deliver(name, inode, keep=key is not None)
             except FileExistsError:
                 if parse(name, claimed=False).id != chosen:
                     raise
@@ -555,13 +544,13 @@ class Producer:
                     raise self._taken_away() from None
                 # another put with this key finished the move
             if durable:
-                self._writer.settle(chosen, emptied=key is not None)
+                self.settle(chosen, emptied=key is not None)
             return MessageId(chosen, duplicate=False)
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
         try:
-            with translating(self._dirs.path, "put"):
+            with translating(self._path, "put"):
                 yield
         except SourceFailed as failed:
             raise failed.error from None
@@ -582,14 +571,14 @@ class Producer:
                     check_data(data)
                     id = self._ids.next(self._clock)
                     name = id if source is None else self._name(id, source, None, False)
-                    drafts.append((id, name, self._writer.write_fresh(name, data, durable and not together)))
+                    drafts.append((id, name, self.write_fresh(name, data, durable and not together)))
                 if together:
                     self._files.sync_fs(self._new)
                 for _, name, folder in drafts:
-                    self._writer.deliver(name, None, keep=False, folder=folder.fd)
+                    self.deliver(name, None, keep=False, folder=folder.fd)
                     moved += 1
                 if drafts and durable:
-                    self._writer.settle(drafts[0][0])
+                    self.settle(drafts[0][0])
             except PutUnknown as unknown:
                 moved += 1  # the one that may have arrived
                 unknown.ids = tuple(id for id, _, _ in drafts[:moved])
@@ -598,13 +587,13 @@ class Producer:
                 if moved:
                     raise PutUnknown(
                         f"{moved} of {len(drafts)} messages were delivered, then: {error.strerror}",
-                        id=drafts[0][0], ids=tuple(id for id, _, _ in drafts[:moved]), path=self._dirs.path,
+                        id=drafts[0][0], ids=tuple(id for id, _, _ in drafts[:moved]), path=self._path,
                         advice="put again those whose ids are not among its ids",
                     ) from error  # fmt: skip
                 raise
             finally:
                 for _, name, folder in drafts[moved:]:
-                    self._writer.discard(name, folder.fd)
+                    self.discard(name, folder.fd)
         return [id for id, _, _ in drafts]
 
     # Steps
@@ -615,10 +604,10 @@ class Producer:
         try:
             name = in_new(id, source=source, not_before=not_before, canary=canary)
         except ValueError as error:
-            raise UsageError(str(error), path=self._dirs.path) from None
+            raise UsageError(str(error), path=self._path) from None
         if not is_own_id(id) and len(name) > MAX_NEW - GROWTH:
             raise UsageError(
-                f"the id takes {len(name)} bytes in the name, {MAX_NEW - GROWTH} are allowed", path=self._dirs.path,
+                f"the id takes {len(name)} bytes in the name, {MAX_NEW - GROWTH} are allowed", path=self._path,
                 advice="choose a shorter one",
             )  # fmt: skip
         return name
@@ -630,10 +619,10 @@ class Producer:
         record."""
         try:
             if durable:
-                self._writer.sync_names()
+                self.sync_names()
             while not self.keys.create(key, name, durable=durable):
                 if (known := self.keys.find(key)) is not None:
-                    self._writer.discard(name)
+                    self.discard(name)
                     return known
         except OSError:
             try:
@@ -641,7 +630,7 @@ class Producer:
             except OSError:
                 ours = True  # not known to be absent
             if not ours:  # else the file stays too: a retry completes the move
-                self._writer.discard(name)
+                self.discard(name)
             raise
         return None
 
@@ -661,15 +650,14 @@ class Producer:
         try:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
-                self._writer.deliver(known.name, found.st_ino, keep=True)
+                self.deliver(known.name, found.st_ino, keep=True)
         except (FileNotFoundError, FileExistsError):
             pass  # delivered long ago, or just now by somebody else
         if durable:
-            self._writer.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
+            self.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
 
     def _count(self, what: str, of: str) -> None:
-        own = self._dirs.own_dir()
-        add(self._files, own, COUNTERS, self._dirs.owner_model, (Count(self._clock(), what, of, 1),))
+        add(self._dirs, Count(self._clock(), what, of, 1))
 
     @contextmanager
     def _id_locked(self, id: str) -> Iterator[None]:
@@ -682,7 +670,7 @@ class Producer:
             if not lock_within(files, fd, self._lock_timeout, write=True):
                 self._count(TIMED_OUT, "ids")
                 what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
-                raise LockTimedOut(what, path=self._dirs.path, advice="try again: somebody puts the same id")
+                raise LockTimedOut(what, path=self._path, advice="try again: somebody puts the same id")
             yield
             self._count(ACQUIRED, "ids")
 
@@ -697,11 +685,11 @@ class Producer:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):
                 raise
-            self._writer.discard(name)  # a link or a socket: removing the name touches nothing else
+            self.discard(name)  # a link or a socket: removing the name touches nothing else
             return
         with closing(files, fd):
             if not files.write_locked(fd):
-                self._writer.discard(name)
+                self.discard(name)
 
 
 def _syncfs_tells() -> bool:

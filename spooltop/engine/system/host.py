@@ -173,11 +173,11 @@ def mount_number(fd: int) -> int | None:
         return None
 
 
-def lacks_journal(fd: int, sys_dir: str = "/sys") -> bool:
-    """True if ``fd`` is on an ext4 without a journal, as far as ``sys_dir`` (a mount of sysfs) shows it."""
+def lacks_journal(fd: int) -> bool:
+    """True if ``fd`` is on an ext4 without a journal, as far as sysfs shows it."""
     device = os.fstat(fd).st_dev
-    name = os.path.basename(_link(f"{sys_dir}/dev/block/{os.major(device)}:{os.minor(device)}"))
-    return _read(f"{sys_dir}/fs/ext4/{name}/journal_task") == "<none>"
+    name = os.path.basename(_link(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+    return _read(f"/sys/fs/ext4/{name}/journal_task") == "<none>"
 
 
 def is_network(kind: str) -> bool:
