@@ -8,6 +8,7 @@ lives in, a function that says why it is not available now, and the name of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Set
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -464,6 +465,8 @@ class KeyCommand(Struct, frozen=True):
         return " ".join(shown(key) for key in self.keys)
 
 
+_dangerous = partial(KeyCommand, dangerous=True)
+
 VIEWS = (
     ("overview", "Over", "Overview", ""), ("new", "New", "New: messages that wait", ""),
     ("claims", "Claims", "Claims: messages being processed, and whether their holders run", ""),
@@ -477,17 +480,17 @@ VIEWS = (
 _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
     # The answers to a plan come first: nothing else may take these keys there.
     "plan": (
-        KeyCommand("confirm-small", "y,Y", "do it", "apply the plan (1 to 9 items)", IN_PLAN, confirmable("y"),
-                   dangerous=True, rank=1, does=("do_confirm",)),
-        KeyCommand("confirm-large", "Y", "do it", "apply the plan (10 to 99 items)", IN_PLAN, confirmable("Y"),
-                   dangerous=True, rank=1, does=("do_confirm",)),
-        KeyCommand("confirm-number", "enter", "do it", "apply the plan, after its count was typed", IN_PLAN,
-                   confirmable("number"), dangerous=True, rank=1),
-        KeyCommand("force", "f", "force", "in a plan: also take claims from running holders (count typed)", IN_PLAN,
-                   forceable, dangerous=True, rank=2),
-        KeyCommand("hold-poison", "h", "hold",
+        _dangerous("confirm-small", "y,Y", "do it", "apply the plan (1 to 9 items)", IN_PLAN, confirmable("y"), rank=1,
+                   does=("do_confirm",)),
+        _dangerous("confirm-large", "Y", "do it", "apply the plan (10 to 99 items)", IN_PLAN, confirmable("Y"), rank=1,
+                   does=("do_confirm",)),
+        _dangerous("confirm-number", "enter", "do it", "apply the plan, after its count was typed", IN_PLAN,
+                   confirmable("number"), rank=1),
+        _dangerous("force", "f", "force", "in a plan: also take claims from running holders (count typed)", IN_PLAN,
+                   forceable, rank=2),
+        _dangerous("hold-poison", "h", "hold",
                    "in a plan: hold messages whose consumers died while processing them, requeue the others", IN_PLAN,
-                   holdable, dangerous=True, rank=2),
+                   holdable, rank=2),
         KeyCommand("rate", "s", "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit", IN_PLAN,
                    rate_limitable, rank=3),
         KeyCommand("copy-command", "c", "copy as command", "in a plan: copy the same action as a command", IN_PLAN,
@@ -496,7 +499,7 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
                    rank=1),
         KeyCommand("cancel", "escape,q,backspace,ctrl+h", "Cancel", "leave the plan; nothing was changed", IN_PLAN,
                    not_applying, rank=1),
-        KeyCommand("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, dangerous=True, rank=2),
+        _dangerous("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, rank=2),
         KeyCommand("copy-result", "c", "copy as text", "copy the result as text", {View.RESULT}, rank=3),
     ),
     "move": (
@@ -528,40 +531,40 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
                    can_go_back, rank=9),
     ),
     "change": (
-        KeyCommand("undo", "z,u", "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
-                   {View.OPERATIONS, View.OPERATION}, undo, dangerous=True, rank=2),
+        _dangerous("undo", "z,u", "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
+                   {View.OPERATIONS, View.OPERATION}, undo, rank=2),
         KeyCommand("make", "enter", "plan it", "in the inject form: open the plan", {View.INJECT}, inject, rank=1),
         KeyCommand("set", "enter", "plan it", "in the cursor form: open the plan for the typed value", {View.SETTING},
                    set_cursor, rank=1),
-        KeyCommand("requeue", "r", "requeue", "requeue: move claims back to new (opens a plan)", CHANGING | {View.CONSUMERS},
-                   requeue, dangerous=True, rank=1, also="retry redrive redeliver again", does=("do_plan", Action.REQUEUE)),
-        KeyCommand("purge", "d", "purge", "purge to the trash (opens a plan)", CHANGING, purge, dangerous=True, rank=3,
+        _dangerous("requeue", "r", "requeue", "requeue: move claims back to new (opens a plan)", CHANGING | {View.CONSUMERS},
+                   requeue, rank=1, also="retry redrive redeliver again", does=("do_plan", Action.REQUEUE)),
+        _dangerous("purge", "d", "purge", "purge to the trash (opens a plan)", CHANGING, purge, rank=3,
                    also="delete remove kill drop discard", does=("do_plan", Action.PURGE)),
-        KeyCommand("hold", "h", "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, hold,
-                   dangerous=True, rank=3, also="pause park stop suspend", does=("do_plan", Action.HOLD)),
-        KeyCommand("release", "l", "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, release,
-                   dangerous=True, rank=1, also="resume unpause", does=("do_plan", Action.RELEASE)),
-        KeyCommand("restore", "u", "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, restore,
-                   dangerous=True, rank=1, also="undelete put back", does=("do_plan", Action.RESTORE)),
-        KeyCommand("empty", "E", "empty", "Aside: empty the trash for good (opens a plan; count typed)", {View.ASIDE}, empty,
-                   dangerous=True, rank=4, also="delete purge",
+        _dangerous("hold", "h", "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, hold, rank=3,
+                   also="pause park stop suspend", does=("do_plan", Action.HOLD)),
+        _dangerous("release", "l", "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, release,
+                   rank=1, also="resume unpause", does=("do_plan", Action.RELEASE)),
+        _dangerous("restore", "u", "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, restore,
+                   rank=1, also="undelete put back", does=("do_plan", Action.RESTORE)),
+        _dangerous("empty", "E", "empty", "Aside: empty the trash for good (opens a plan; count typed)", {View.ASIDE}, empty,
+                   rank=4, also="delete purge",
                    does=("open_plan", Action.EMPTY, Selection(box=Box.TRASH, everything=True))),
-        KeyCommand("empty-expired", "X", "delete expired",
+        _dangerous("empty-expired", "X", "delete expired",
                    "Aside: delete expired messages from the trash for good (opens a plan; count typed)", {View.ASIDE},
-                   empty_expired, dangerous=True, rank=3),
-        KeyCommand("set-cursor", "e", "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, set_cursor,
-                   dangerous=True, rank=1, also="edit change"),
-        KeyCommand("unlock", "d", "remove",
+                   empty_expired, rank=3),
+        _dangerous("set-cursor", "e", "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, set_cursor,
+                   rank=1, also="edit change"),
+        _dangerous("unlock", "d", "remove",
                    "Locks: remove a stale lock, or tickets of exited holders at the head (opens a plan)", UNLOCKING, unlock,
-                   dangerous=True, rank=1, also="delete remove"),
+                   rank=1, also="delete remove"),
         KeyCommand("mute", "m", "mute", "Cursors: mute for an hour, or unmute", SOURCES, on_a_source, rank=2,
                    also="silence ack snooze"),
-        KeyCommand("inject", "i", "inject", "put test messages into new (opens a form, then a plan)", CHANGING, inject,
-                   dangerous=True, also="put add create test"),
-        KeyCommand("pause", "P", "pause",
+        _dangerous("inject", "i", "inject", "put test messages into new (opens a form, then a plan)", CHANGING, inject,
+                   also="put add create test"),
+        _dangerous("pause", "P", "pause",
                    "pause the spool: no spooltop consumer claims a message, until resumed (opens a plan)", ROOTS, pause,
-                   dangerous=True, also="stop suspend freeze halt", does=("open_plan", Action.PAUSE, Selection())),
-        KeyCommand("resume", "P", "resume", "resume a paused spool (opens a plan)", ROOTS, resume, dangerous=True, rank=2,
+                   also="stop suspend freeze halt", does=("open_plan", Action.PAUSE, Selection())),
+        _dangerous("resume", "P", "resume", "resume a paused spool (opens a plan)", ROOTS, resume, rank=2,
                    also="unpause continue start", does=("open_plan", Action.RESUME, Selection())),
         KeyCommand("operations", "z", "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8,
                    also="undo audit history log journal"),

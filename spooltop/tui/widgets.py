@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .draw.spans import ASCII, UNICODE, Line, Style, line_text, plain
+from .draw.spans import ASCII, UNICODE, Line, Style, line_text, plain, select
 from .draw.text import text_width
 from .options import Options
 
@@ -23,10 +23,9 @@ from .options import Options
 _WORDS = {
     Style.NORMAL: "none", Style.DIM: "dim", Style.STRONG: "bold", Style.BAD: "bold red", Style.WARN: "bold yellow",
     Style.GOOD: "green", Style.TITLE: "bold", Style.KEY: "bold", Style.RULE: "dim", Style.BAR: "dim cyan",
-    Style.SELECTED: "reverse", Style.SELECTED_BAD: "bold red reverse", Style.SELECTED_WARN: "bold yellow reverse",
-    Style.SELECTED_GOOD: "green reverse", Style.SELECTED_STRONG: "bold reverse", Style.SELECTED_KEY: "bold reverse",
-    Style.MARKED: "bold", Style.MATCH: "bold underline", Style.SELECTED_MATCH: "bold underline reverse",
+    Style.MARKED: "bold", Style.MATCH: "bold underline",
 }  # fmt: skip
+_SELECTED = RichStyle(reverse=True)
 COLOURED: Mapping[Style, RichStyle] = {meaning: RichStyle.parse(words) for meaning, words in _WORDS.items()}
 UNCOLOURED: Mapping[Style, RichStyle] = {meaning: style.without_color for meaning, style in COLOURED.items()}
 
@@ -46,7 +45,10 @@ class LineWidget(Widget):
     def line_strip(self, line: Line) -> Strip:
         """A row of the screen in the width of the widget. Segments are never parsed as markup."""
         base = self.rich_style
-        strip = Strip([Segment(span.text, base + self._styles[span.style]) for span in line])
+        segments = (
+            Segment(text, base + self._styles[style] + (_SELECTED if selected else None)) for text, style, selected in line
+        )
+        strip = Strip(segments)
         return strip.adjust_cell_length(self.size.width, base)
 
 
@@ -81,7 +83,7 @@ class LinesView(LineWidget):
         for span in line:
             if edge > x:
                 break
-            if span.style in (Style.KEY, Style.SELECTED_KEY) and (words := span.text.strip(" [").split(" ")):
+            if span.style is Style.KEY and (words := span.text.strip(" [").split(" ")):
                 key = words[0]
             elif span.style is Style.RULE:
                 key = ""  # the border of a panel
@@ -373,7 +375,8 @@ class VirtualList(LineWidget, Generic[T]):
         selected = index == self.cursor
         item = self._item(index)
         if item is None:
-            return self.glyphs.line(plain("  …".ljust(width), width, Style.SELECTED if selected else Style.DIM))
+            line = plain("  …", width, Style.DIM)
+            return self.glyphs.line(select(line, width) if selected else line)
         return self.glyphs.line(self.draw(item, width, selected, self.key_of(item) in self._marks))
 
     def _settle(self, rows: Iterable[int] | None = None) -> None:

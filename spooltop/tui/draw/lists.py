@@ -324,8 +324,8 @@ def row_line(
     parts: list[Span] = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
     for i, column in enumerate(columns):
         value = column.value(row, moment)
-        text, style = value if isinstance(value, Span) else Span(value)
-        fitted = Span(_fit(text, column, ends), style)
+        span = value if isinstance(value, Span) else Span(value)
+        fitted = span._replace(text=_fit(span.text, column, ends))
         parts += point_out((fitted,), texts) if column.title in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))

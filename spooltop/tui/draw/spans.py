@@ -26,14 +26,7 @@ class Style(StrEnum):
     KEY = "key"
     RULE = "rule"
     BAR = "bar"
-    SELECTED = "selected"
-    SELECTED_BAD = "selected bad"
-    SELECTED_WARN = "selected warn"
-    SELECTED_GOOD = "selected good"
-    SELECTED_STRONG = "selected strong"
-    SELECTED_KEY = "selected key"
     MATCH = "match"
-    SELECTED_MATCH = "selected match"
     MARKED = "marked"
 
     def __call__(self, text: str, applies: object = True) -> Span:
@@ -42,10 +35,11 @@ class Style(StrEnum):
 
 
 class Span(NamedTuple):
-    """A piece of a line; ``text`` holds printable characters only."""
+    """A piece of a line; ``text`` holds printable characters only. ``selected``: it is part of the row under the cursor."""
 
     text: str
     style: Style = Style.NORMAL
+    selected: bool = False
 
 
 Line: TypeAlias = tuple[Span, ...]
@@ -69,8 +63,8 @@ def merge(spans: Iterable[Span]) -> Line:
     for span in spans:
         if not span.text:
             continue
-        if out and out[-1].style is span.style:
-            out[-1] = Span(out[-1].text + span.text, span.style)
+        if out and out[-1].style is span.style and out[-1].selected is span.selected:
+            out[-1] = span._replace(text=out[-1].text + span.text)
         else:
             out.append(span)
     return tuple(out)
@@ -108,7 +102,7 @@ def crop(line: Sequence[Span], width: int) -> Line:
     for span in line:
         size = cell_len(span.text)
         if size >= room:  # cut here where nothing more fits after this span
-            out.append(Span(clip(span.text + _ELLIPSIS if size == room else span.text, room), span.style))
+            out.append(span._replace(text=clip(span.text + _ELLIPSIS if size == room else span.text, room)))
             break
         out.append(span)
         room -= size
@@ -145,19 +139,13 @@ def restyle(line: Line, style: Style) -> Line:
     return merge(Span(span.text, style) for span in line)
 
 
-_SELECTED = {
-    Style.BAD: Style.SELECTED_BAD, Style.WARN: Style.SELECTED_WARN, Style.GOOD: Style.SELECTED_GOOD,
-    Style.STRONG: Style.SELECTED_STRONG, Style.MARKED: Style.SELECTED_STRONG, Style.KEY: Style.SELECTED_KEY,
-    Style.MATCH: Style.SELECTED_MATCH,
-}  # fmt: skip
-
-
 def select(line: Sequence[Span], width: int) -> Line:
     """The same text as the row under the cursor, exactly ``width`` cells. A verdict keeps its colour, a mark and a key their
     weight."""
     line = crop(line, width)
-    gap = Style.SELECTED(" " * (width - line_width(line)))
-    return merge((*(Span(span.text, _SELECTED.get(span.style, Style.SELECTED)) for span in line), gap))
+    plain = (Style.DIM, Style.TITLE, Style.RULE, Style.BAR)
+    spans = (Span(text, Style.NORMAL if style in plain else style, True) for text, style, _ in line)
+    return merge((*spans, Span(" " * (width - line_width(line)), selected=True)))
 
 
 def point_out(line: Line, texts: Sequence[str]) -> Line:
@@ -166,18 +154,17 @@ def point_out(line: Line, texts: Sequence[str]) -> Line:
         return line
     any_text = re.compile("|".join(map(re.escape, texts)))
     found: list[Span] = []
-    for text, style in line:
+    for text, style, selected in line:
         at = 0
         if style not in _APART:
-            matched = Style.SELECTED_MATCH if style.startswith(Style.SELECTED) else Style.MATCH
             for match in any_text.finditer(text):
-                found += [Span(text[at : match.start()], style), Span(match.group(), matched)]
+                found += [Span(text[at : match.start()], style, selected), Span(match.group(), Style.MATCH, selected)]
                 at = match.end()
-        found.append(Span(text[at:], style))
+        found.append(Span(text[at:], style, selected))
     return merge(found)
 
 
-_APART = frozenset({Style.KEY, Style.TITLE, Style.DIM, Style.RULE, Style.BAR, Style.SELECTED_KEY})
+_APART = frozenset({Style.KEY, Style.TITLE, Style.DIM, Style.RULE, Style.BAR})
 
 
 def paragraph(text: str, width: int, style: Style = Style.NORMAL, *, margin: str = "", indent: int = 0) -> Lines:
@@ -226,7 +213,7 @@ class Glyphs(Struct, frozen=True):
 
     def line(self, line: Line) -> Line:
         """The same line in the same width."""
-        return merge(Span(self.text(span.text), span.style) for span in line) if self.ascii else line
+        return merge(span._replace(text=self.text(span.text)) for span in line) if self.ascii else line
 
 
 UNICODE, ASCII = Glyphs(False), Glyphs(True)

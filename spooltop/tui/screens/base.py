@@ -128,8 +128,8 @@ def _tabs(root: View, width: int, absent: Container[str], *, short: bool) -> Lin
     """As many of the views as fit."""
     out: Line = (Span(" "),)
     for view, key, words in tabs(absent):
-        styles = (Style.SELECTED, Style.SELECTED) if view == root else (Style.KEY, Style.NORMAL)
-        part = join(Span(key, styles[0]), Span(_SHORT.get(view, words) if short else words, styles[1]), " ")
+        label = _SHORT.get(view, words) if short else words
+        part = join(*((Span(f"{key}{label}", selected=True),) if view == root else (Style.KEY(key), label)), " ")
         if line_width(out) + line_width(part) > width:
             break
         out = join(out, part)

@@ -221,8 +221,9 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
     parts = [Style.KEY("▌" if chosen else " "), _sign(one), Span(" ")]
     parts += [Span(pad(layout.names.get(one.target, shown(escape(one.target))), layout.name_width)), Span(" ")]
     for column in layout.columns:
-        text, own = column.value(one, now, column.figure(one))
-        parts += [Span(pad_left(clip(text, column.width), column.width), own if style is Style.NORMAL else style), Span(" ")]
+        value = column.value(one, now, column.figure(one))
+        text = pad_left(clip(value.text, column.width), column.width)
+        parts += [Span(text, value.style if style is Style.NORMAL else style), Span(" ")]
     if layout.cells:
         parts += [Style.BAR(_bars(one, layout.cells)), Span(" ")]
     words = shown(one.says)
