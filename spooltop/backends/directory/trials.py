@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from spooltop.engine.system.files import OFD_LOCKS, UNSUPPORTED, Files
+from spooltop.engine.system.files import OFD_LOCKS, REAL_FILES, UNSUPPORTED, Files, closing
 from spooltop.engine.system.host import flock_holders
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
 from spooltop.model.closing import Closing
@@ -97,13 +97,13 @@ def _dead(parent: str, prefix: str, *, remove: bool) -> list[str]:
         above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
-    with _opened(above) as fd:
+    with closing(REAL_FILES, above) as fd:
         return sorted(name for name in os.listdir(fd) if made_here.fullmatch(name) and _is_dead(name, fd, remove=remove))
 
 
 def _is_dead(name: str, parent: int, *, remove: bool) -> bool:
     try:
-        with _opened(os.open(name, _DIRECTORY, dir_fd=parent)) as fd:
+        with closing(REAL_FILES, os.open(name, _DIRECTORY, dir_fd=parent)) as fd:
             if os.fstat(fd).st_uid != os.geteuid():
                 return False
             if not remove:
@@ -168,28 +168,22 @@ def _never_replaces(move: Callable[[str, int, str, int], None], files: Files, fo
 
 def _lock(kind: str, files: Files, folder: int) -> None:
     take = files.lock if kind == "flock" else files.lock_write
-    fd = files.open_lasting("lock", folder, mode=0o600)
-    try:
+    with closing(files, files.open_lasting("lock", folder, mode=0o600)) as fd:
         if not take(fd):
             raise OSError("a new lock is taken already")
         with _other_process(kind, folder) as (_, said):
             if said != "excluded":
                 raise OSError("another process got the same lock" if said == "got it" else said)
-    finally:
-        files.close(fd)
     with _other_process(kind, folder) as (other, said):
         if said != "got it":
             raise OSError(f"another process cannot take a lock that was released: {said}")
-        fd = files.reopen("lock", folder)
-        try:
+        with closing(files, files.reopen("lock", folder)) as fd:
             if take(fd):
                 raise OSError("a lock that another process holds was taken")
             other.kill()
             other.wait()
             if not take(fd):
                 raise OSError("the lock of a process that was killed is not released")
-        finally:
-            files.close(fd)
 
 
 @contextmanager
@@ -210,7 +204,7 @@ def _other_process(kind: str, folder: int) -> Iterator[tuple[subprocess.Popen[st
 
 
 def _events(files: Files, folder: int) -> None:
-    with _opened(inotify_init()) as fd:
+    with closing(REAL_FILES, inotify_init()) as fd:
         inotify_add_watch(fd, f"/proc/self/fd/{folder}/.", _IN_CREATE)
         _make(files, "seen", folder)
         if not select.select([fd], [], [], 1.0)[0]:
@@ -261,29 +255,14 @@ def _tried(run: Callable[[Files, int], object], name: str, files: Files, above: 
 def _new_dir(files: Files, name: str, above: int) -> Iterator[int]:
     """Makes a directory, and opens it meanwhile."""
     files.mkdir(name, above, 0o700)
-    fd = files.open_dir(name, above)
-    try:
+    with closing(files, files.open_dir(name, above)) as fd:
         yield fd
-    finally:
-        files.close(fd)
-
-
-@contextmanager
-def _opened(fd: int) -> Iterator[int]:
-    """Closes ``fd`` at the end."""
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _make(files: Files, name: str, folder: int, data: bytes = b"x", *, sync: bool = False) -> float:
     """Makes a file. Returns the time that the file system gave it."""
-    fd = files.create(name, folder, 0o600)
-    try:
+    with closing(files, files.create(name, folder, 0o600)) as fd:
         files.write_all(fd, data)
         if sync:
             files.sync(fd)
         return files.fstat(fd).st_mtime
-    finally:
-        files.close(fd)

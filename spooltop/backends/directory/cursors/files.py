@@ -18,7 +18,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -917,12 +917,9 @@ class CursorFiles:
         return sections, "", left_out, cut
 
     def _follow(self, fd: int, name: str | None = None) -> None:
-        if self._writers is None:
-            return
-        try:
-            self._writers.follow(fd, name)
-        except OSError:
-            return  # its file system reports no writers
+        if self._writers is not None:
+            with suppress(OSError):  # its file system reports no writers
+                self._writers.follow(fd, name)
 
 
 

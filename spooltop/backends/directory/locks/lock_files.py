@@ -286,46 +286,28 @@ def _waiting(waiters: Sized) -> str:
     return f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
 
 
-def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
-    """The lock that the existence of the directory ``name`` below ``fd`` is; None if it cannot be read."""
-    marker = read_directory(name, fd)
-    if marker is None:
-        return None
-    if marker.pid is None:
-        why = "a lock directory, which does not name its owner"
-        return Lock(path, "mkdir", (LockHolder(None, since=marker.since),), (), "unknown", why)
-    return _judged(path, "mkdir", marker, marker.pid, fd, judge)
-
-
-def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock | None:
-    """The lock that the existence of the file ``name`` below ``fd`` is; None if it is not one. ``now`` is in epoch seconds."""
-    marker = read_marker(name, fd)
+def existing_lock(path: str, name: str, fd: int, judge: Judge, now: float, *, directory: bool = False) -> Lock | None:
+    """The lock that the existence of the file, or of the ``directory``, ``name`` below ``fd`` is; None if it is not one. ``now``
+    is in epoch seconds."""
+    kind, marker = ("mkdir", read_directory(name, fd)) if directory else ("soft", read_marker(name, fd))
     if marker is None:
         return None
     if marker.free:
-        return Lock(path, "soft", verdict="free", evidence="no claim is held beside it")
+        return Lock(path, kind, verdict="free", evidence="no claim is held beside it")
+    if marker.pid is not None:
+        local, start = is_local(mount_of(fd)), marker.start
+        holder, verdict, why = judge.holder(path, marker.pid, marker.host, marker.since, local=local, start=start)
+        if verdict is Verdict.DEAD and marker.lease is not None:
+            why += f"; a lease of {marker.lease:g} s, then the next one takes it"
+        return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
+    if marker.until is not None and marker.until <= now:  # by its own account it is none any more
+        why = f"its lease ended {clock_time(marker.until)}, not renewed"
+        return Lock(path, kind, (LockHolder(None, since=marker.until),), (), "stale", why)
+    holders = (LockHolder(None, since=marker.since),)
     if marker.until is not None:
-        return _lease(path, marker, marker.until, now)
-    if marker.pid is None:
-        of = f"a link to {escape(marker.element)}: " if marker.element else ""
-        return Lock(path, "soft", (LockHolder(None, since=marker.since),), (), "unknown", f"{of}it does not name its owner")
-    return _judged(path, "soft", marker, marker.pid, fd, judge)
-
-
-def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
-    """The lock of a marker that names a process."""
-    local = is_local(mount_of(fd))
-    holder, verdict, why = judge.holder(path, pid, marker.host, marker.since, local=local, start=marker.start)
-    if verdict is Verdict.DEAD and marker.lease is not None:
-        why += f"; a lease of {marker.lease:g} s, then the next one takes it"
-    return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
-
-
-def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:
-    """The lock of a leader that names no pid, but how long it leads. After that it is none by its own account."""
-    if until > now:
-        return Lock(path, "soft", (LockHolder(None, since=marker.since),), (), "held", f"a lease until {clock_time(until)}")
-    return Lock(path, "soft", (LockHolder(None, since=until),), (), "stale", f"its lease ended {clock_time(until)}, not renewed")
+        return Lock(path, kind, holders, (), "held", f"a lease until {clock_time(marker.until)}")
+    who = "a lock directory, which" if directory else f"a link to {escape(marker.element)}: it" if marker.element else "it"
+    return Lock(path, kind, holders, (), "unknown", f"{who} does not name its owner")
 
 
 # A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the lowest owns the resource, the others wait.
@@ -565,9 +547,9 @@ class LockFiles:
                     kind = read_write_lock if name.endswith(SUFFIX) else ticket_queue
                     lock = kind(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
                     if lock is None and name.endswith(_SUFFIXES):
-                        lock = directory_lock(whole, name, fd, self._judge)
+                        lock = existing_lock(whole, name, fd, self._judge, self._world.clock(), directory=True)
                 elif stat.S_ISLNK(status.st_mode):
-                    lock = soft_lock(whole, name, fd, self._judge, self._world.clock())
+                    lock = existing_lock(whole, name, fd, self._judge, self._world.clock())
                 elif stat.S_ISREG(status.st_mode):
                     known = known or table()
                     files.add((status.st_dev, status.st_ino))
@@ -613,7 +595,7 @@ class LockFiles:
         if lines:
             self._kernel_locked.add(file)
         elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
-            soft = soft_lock(path, name, fd, self._judge, self._world.clock())
+            soft = existing_lock(path, name, fd, self._judge, self._world.clock())
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"

@@ -41,11 +41,11 @@ from .lock_files import (
     KIND,
     Judge,
     LockFiles,
+    existing_lock,
     folder_closed,
     message_locks,
     read_marker,
     read_table,
-    soft_lock,
 )
 
 # The log of locks, which holds all that it takes to put a lock back, one JSON object a line. intent schema line operation item
@@ -467,7 +467,7 @@ class LockOperator(SingleOperator[LockRecord]):
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""
         taken = status_of(self._files, one.names[0], own) is not None
         if one.below and not one.is_ticket and not taken:
-            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
+            lock = existing_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
             taken = lock is not None and lock.verdict != "free"
         if taken:
             raise Skipped("the path is taken: another process has that lock now")

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring_ascii as quoted
 from stat import S_ISREG
 from time import time_ns
@@ -136,16 +136,16 @@ _NOTHING = _Common(0, "", {})
 
 class MetaWriter:
     """Writes the metadata of one operation. They are given by the descriptor of the folder and their text, a JSON object still
-    open. ``large``: the common part lies beside the folder."""
+    open. The common part of a large operation lies beside the folders called ``shared``, which are its own; "": there is none."""
 
-    def __init__(self, dirs: SpoolDirs, *, large: bool = False) -> None:
+    def __init__(self, dirs: SpoolDirs, shared: str) -> None:
         self._dirs = dirs
         self._files = dirs.files
-        self._large = large
+        self._shared = shared
         self._lookup = NameLookup(dirs.files)
         self._meta_names: dict[tuple[int, str], str] = {}
-        self._common: dict[tuple[Box, str], _Common] = {}
-        self._covered: dict[tuple[Box, str, str], bool] = {}
+        self._common: dict[Box, _Common] = {}
+        self._relied_on: set[Box] = set()
 
     def forget(self) -> None:
         """Forgets what is known by descriptor. To be called before a folder is closed: another may get its descriptor."""
@@ -154,77 +154,66 @@ class MetaWriter:
     def settle(self) -> None:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
-        for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
-            above, common = self._dirs.private_dir(box.value), self._common[box, folder]
-            if above is None or self._lookup.there(set_aside.meta_name(folder), above) is False:
-                self._common[box, folder] = common._replace(inode=self._write_common(box, folder, common.words))
-        self._covered.clear()
+        for box in self._relied_on:
+            above, common = self._dirs.private_dir(box.value), self._common[box]
+            gone = above is None or self._lookup.there(set_aside.meta_name(self._shared), above) is False
+            if gone and common.said:
+                self._common[box] = common._replace(inode=self._write_common(box, common.words))
+        self._relied_on.clear()
 
-    def covers(self, box: Box, folder: str, words: str) -> bool:
-        """True where ``words`` are the common metadata beside ``folder``, which is this operation's own, for all messages in it
-        that have none of their own. The first ones asked for are written there. Never raises ``OSError``: an error shows where
-        each message gets its own."""
-        if not self._large:
+    def covers(self, box: Box, words: str) -> bool:
+        """True where ``words`` are the common metadata in ``box`` for all messages of this operation that have none of their own.
+        The first ones asked for are written there. Never raises ``OSError``: an error shows where each message gets its own."""
+        if not self._shared:
             return False
-        asked = box, folder, words
-        known = self._covered.get(asked)
-        if known is None:
-            known = self._covered[asked] = self._share_metadata(box, folder, words)
-        return known
-
-    def _share_metadata(self, box: Box, folder: str, words: str) -> bool:
         said: dict[str, Json] = json.loads(f"{words}}}")
-        common = self._common.get((box, folder))
+        common = self._common.get(box)
         try:
-            if common is None or (common.said and self._lies_there(box, folder) is None):
-                common = _Common(self._write_common(box, folder, words), words, said)
-            elif common.said and self._lies_there(box, folder) != common.inode:
+            if common is None or (common.said and self._lies_there(box) is None):
+                common = _Common(self._write_common(box, words), words, said)
+            elif common.said and self._lies_there(box) != common.inode:
                 common = _NOTHING  # somebody else's
         except OSError:
             common = _NOTHING
-        self._common[box, folder] = common
+        self._common[box] = common
         first, now = common.said.get("at"), said.get("at")
         if not isinstance(first, float) or not isinstance(now, float) or not 0 <= now - first < _SAME_TIME:
             return False
-        return {**said, "at": first} == common.said
+        if {**said, "at": first} != common.said:
+            return False
+        self._relied_on.add(box)
+        return True
 
-    def _lies_there(self, box: Box, folder: str) -> int | None:
-        """The inode of the common metadata beside ``folder``."""
+    def _lies_there(self, box: Box) -> int | None:
+        """The inode of the common metadata in ``box``."""
         above = self._dirs.private_dir(box.value)
-        return None if above is None else self._lookup.inode(set_aside.meta_name(folder), above)
+        return None if above is None else self._lookup.inode(set_aside.meta_name(self._shared), above)
 
-    def _write_common(self, box: Box, folder: str, words: str) -> int:
+    def _write_common(self, box: Box, words: str) -> int:
         """Writes common metadata and gives their inode. They survive power loss when this returns, as they count for all the
         messages. Raises ``OSError``, and leaves nothing then."""
         above = self._dirs.private_dir(box.value, create=True)
         assert above is not None  # create=True makes it or raises
-        name = set_aside.meta_name(folder)
+        name = set_aside.meta_name(self._shared)
         inode = write_new(self._files, above, name, f"{words}}}\n".encode(), self._dirs.owner_model)
         try:
             self._files.sync_dir(above)
         except OSError:
-            self.drop(folder, above)
+            self.drop(self._shared, above)
             raise
         return inode
 
-    def link(self, name: str, meta: tuple[int, str]) -> bool:
-        """Links equal metadata of another message, if there are any, under the name for ``name``: a third of the time of a
-        file. False where they have to be written."""
-        meta_name = set_aside.meta_name(name)
-        before = self._meta_names.get(meta)
-        if before is None or name not in meta_name:
-            return False
-        try:
-            self._files.link(before, meta[0], meta_name, meta[0])
-        except OSError:
-            return False  # writing them shows what is wrong: no links here, too many of them, or that one is gone
-        return True
-
     def write(self, name: str, meta: tuple[int, str]) -> None:
-        """Writes the metadata of one message. Raises ``OSError``, and leaves nothing then."""
+        """Writes the metadata of one message, or links equal ones of another: a third of the time of a file. Raises ``OSError``,
+        and leaves nothing then."""
         folder, words = meta
         meta_name = set_aside.meta_name(name)
         shared = name in meta_name  # else the name is too long to stand there, and stands inside
+        if shared and (before := self._meta_names.get(meta)) is not None:
+            # Writing them shows what is wrong: no links here, too many of them, or that one is gone.
+            with suppress(OSError):
+                self._files.link(before, folder, meta_name, folder)
+                return
         inside = "" if shared else f', "name": {quoted(name)}'
         data, like = f"{words}{inside}}}\n".encode(), self._dirs.owner_model
         try:
@@ -503,15 +492,16 @@ class _Tried(Struct):
 
 
 class Mover:
-    """Moves the messages of one operation; ``large`` where their common metadata are written once."""
+    """Moves the messages of one operation. Their common metadata are written once, beside the folders called ``shared``; "": each
+    has its own."""
 
-    def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, *, large: bool = False) -> None:
+    def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, shared: str) -> None:
         self._files = dirs.files
         self._recheck = recheck
         self._repaired = repaired
         self.folders = Folders(dirs, self._before_closing)
         self._lookup = NameLookup(dirs.files)
-        self._metas = MetaWriter(dirs, large=large)
+        self._metas = MetaWriter(dirs, shared)
         self._changed = ChangedFolders(dirs, self._lookup)
 
     def run(self, runs: Sequence[Run], stop: Callable[[], bool]) -> BatchOutcome:
@@ -640,7 +630,7 @@ class Mover:
         source = self.folders.of(run.box, run.folder)  # it may have been closed to make room
         if source.id != run.folder_id:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        covered = run.alone and self._metas.covers(run.to_box, run.to_folder, run.meta)
+        covered = run.alone and self._metas.covers(run.to_box, run.meta)
         return source, to, covered or run.to_box not in ASIDE
 
     def _differs(self, run: Run, move: Move, source: Folder, found: os.stat_result) -> str:
@@ -676,8 +666,7 @@ class Mover:
             self._files.unlink(move.message.name, source.fd)
         else:
             meta, ino = (to.fd, run.meta), move.message.st_ino
-            if not self._metas.link(move.to_name, meta):
-                self._metas.write(move.to_name, meta)
+            self._metas.write(move.to_name, meta)
             try:
                 self._files.move(move.message.name, source.fd, move.to_name, to.fd, ino if run.alone else None)
             except OSError:

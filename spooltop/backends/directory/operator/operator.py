@@ -286,7 +286,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
         # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
         boxes = boxes_of(plan.items)
         large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
-        return Mover(dirs, recheck, repaired, large=large)
+        return Mover(dirs, recheck, repaired, plan.operation if large else "")
 
     def _records(
         self, operations: Mapping[str, MoveOperation], undone_by: Mapping[str, str], progress: Progress

@@ -180,13 +180,10 @@ class Remark(StrEnum):
 
 
 class Decision(NamedTuple):
-    """The destination of a message, and why it stays where it is instead; "" where it may go. ``forceable``: force moves it
-    anyway."""
+    """Why a message stays where it is; "" where it may go. ``forceable``: force moves it anyway."""
 
-    destination: Destination
     blocked_by: str
     forceable: bool
-    warning: str
     remarks: tuple[Remark, ...]
 
 
@@ -204,18 +201,22 @@ class Decider(Struct, frozen=True):
     half_moved: frozenset[int]
     process_here: Callable[[int, str | None, float], str]
 
-    def decide(self, row: Row, name: grammar.Name, metadata: Mapping[str, Json], found: Found) -> Decision:
-        """Decides on one message by its row, its parsed name, the metadata beside it and its status."""
+    def decide(self, message: Message) -> tuple[Decision, Way]:
+        """Decides on one message, and on the way that it goes with all others that are decided with it."""
+        row, name = message.row, message.parsed
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
         ended = DIED if row.verdict is Verdict.DEAD else None  # a holder who was forced to give it up may live
-        destination = destination_of(self.action, row.box, name, metadata, ended=ended, poison=hold, now=self.now)
-        blocked_by, forceable = self._blocked_by(row, name, found, destination)
+        metadata = message.group.metadata
+        to = destination_of(self.action, row.box, name, metadata, ended=ended, poison=hold, now=self.now)
+        blocked_by, forceable = self._blocked_by(row, name, message, to)
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         if row.owner is not None and row.owner.moves_to is not None:
             forced = "; ".join(filter(None, (forced, f"it may be in {escape(row.owner.moves_to)} as well")))
-        warning = "; ".join(filter(None, (destination.warning, forced))) or poison
-        return Decision(destination, blocked_by, forceable, warning, tuple(self._remarks(row, name, destination, poison)))
+        warning = "; ".join(filter(None, (to.warning, forced))) or poison
+        # A message that is set aside goes into a folder of the operation's own.
+        way = Way.to(to.box, "" if to.name is not None else None, message, to.name, to.meta, warning)
+        return Decision(blocked_by, forceable, tuple(self._remarks(row, name, to, poison))), way
 
     def _blocked_by(self, row: Row, name: grammar.Name, found: Found, destination: Destination) -> tuple[str, bool]:
         kind = kind_of(found)
@@ -604,17 +605,17 @@ def find_candidates(
                 and message.group.verdict not in _HELD and not (any_same and message.id in same_ids)
             )  # fmt: skip
             if not usual:
-                decision, way = _decided(decider, message)
+                decision, way = decider.decide(message)
             else:
                 key = message.group, message.id_end
                 if key not in kinds:
                     kind = _kind(message)
                     if kind not in decided:
-                        decided[kind] = _decided(decider, message)
+                        decided[kind] = decider.decide(message)
                     kinds[key] = decided[kind]
                 decision, way = kinds[key]
             if decision.blocked_by and not (decision.forceable and force):
-                decision = _decide(decider, message)
+                decision, _ = decider.decide(message)
                 refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))
                 continue
             if decision.remarks:
@@ -637,15 +638,3 @@ def _kind(message: Message) -> Hashable:
     metadata = tuple(sorted((name, str(value)) for name, value in group.metadata.items()))
     form = message.id_end, group.attributes, group.tail
     return form, consumer, group.box, group.folder, group.verdict, metadata, moves_to
-
-
-def _decide(decider: Decider, message: Message) -> Decision:
-    return decider.decide(message.row, message.parsed, message.group.metadata, message)
-
-
-def _decided(decider: Decider, message: Message) -> tuple[Decision, Way]:
-    """The decision on a message, and the way that it goes with all others that are decided with it."""
-    decision = _decide(decider, message)
-    to = decision.destination
-    # A message that is set aside goes into a folder of the operation's own.
-    return decision, Way.to(to.box, "" if to.name is not None else None, message, to.name, to.meta, decision.warning)
