@@ -310,8 +310,11 @@ class LockOperator(SingleOperator[LockRecord]):
         if why and not (forceable and force):
             return Refusal(row, why, forceable)
         pin = self._pin_tickets if lock.kind == "ticket" else self._pin_soft
+        above, name = os.path.split(lock.path)
+        if lock.kind == "ticket" and lock.path == folders[0][0]:  # the target itself is the queue
+            above, name = lock.path, ""
         try:
-            return pin(lock, folders, row, forced=forceable)
+            return pin(lock, next(one for one in folders if one[0] == above), name, row, forced=forceable)
         except Skipped as error:
             why = str(error)
         except FileNotFoundError:
@@ -320,22 +323,17 @@ class LockOperator(SingleOperator[LockRecord]):
             why = f"it cannot be seen: {error.strerror}"
         return Refusal(row, why)
 
-    def _pin_soft(self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, forced: bool) -> list[Item]:
+    def _pin_soft(self, lock: Lock, folder: tuple[str, int], name: str, row: Row, *, forced: bool) -> list[Item]:
         """Pins a lock whose existence is the lock. Raises ``Skipped``, ``OSError``."""
-        folder = next(one for one in folders if os.path.dirname(lock.path) == one[0])
-        name = os.path.basename(lock.path)
         marker = read_marker(name, folder[1])
         if marker is None:
             raise Skipped("it was removed meanwhile, or is no lock any more")
         names = marker.names or (name,)
         return [self._item(lock, row, folder, marker.below, names, marker.pid, element=marker.element, forced=forced)]
 
-    def _pin_tickets(self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, forced: bool) -> list[Item]:
+    def _pin_tickets(self, lock: Lock, folder: tuple[str, int], path: str, row: Row, *, forced: bool) -> list[Item]:
         """Pins the tickets of dead processes before the first of a running one: each would be the head next. By force only the
         head. Raises ``Skipped``, ``OSError``."""
-        own_queue = lock.path == folders[0][0]
-        folder = folders[0] if own_queue else next(one for one in folders if os.path.dirname(lock.path) == one[0])
-        path = "" if own_queue else os.path.basename(lock.path)
         with opened_below(folder[1], path, self._files) as own:
             tickets = file_tickets(self._files.list(own))
         gone = itertools.takewhile(lambda ticket: self._processes.exists(ticket.pid) is False, tickets)

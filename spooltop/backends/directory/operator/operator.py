@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache, partial
-from typing import Protocol
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -54,19 +54,11 @@ from .undo import records, undo_candidates
 # actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed.
 
 
-class SideOperator(Operator, Protocol):
-    """Operator that keeps nothing open between two calls."""
-
-    def knows(self, operation: str) -> bool:
-        """True where this operation was its own."""
-        ...
-
-
 class OperatorChain:
     """Implements ``model.protocols.Operator``: each of ``sides`` makes the operator that has the actions beside it; ``main`` has
     the rest."""
 
-    def __init__(self, main: Operator, *sides: tuple[Callable[[], SideOperator], Sequence[Action]]) -> None:
+    def __init__(self, main: Operator, *sides: tuple[Callable[[], ItemOperator[Any, Any]], Sequence[Action]]) -> None:
         self._main = main
         self._sides = [(cache(side), actions) for side, actions in sides]
 
@@ -252,21 +244,16 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
 
     # The steps of an operation
 
-    @contextmanager
-    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
         if self._mover is None:
             self._mover = self._make_mover(plan)
-        yield
-
-    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
-        assert self._mover is not None  # its turn has begun
         at, many = self._clock(), plan.count > _SMALL
         self._runs = list(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
         moves = [run.logged() for run in self._runs]
         return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, moves)
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
-        assert self._mover is not None  # its turn has begun
+        assert self._mover is not None  # as ``_intent`` made it
         outcome = self._mover.run(self._runs, stop)
         return EndedStep(results_of(self._runs, pinned_of(items), outcome), outcome)
 
@@ -382,12 +369,8 @@ class _Puts(_OpenSpool):
 
     def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
         # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
-        return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
-
-    @contextmanager
-    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
         self._content = NamedContent(plan.options)
-        yield
+        return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
         puts = [MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import closing
-from itertools import chain, islice
+from itertools import islice
 
 from msgspec import Struct
 
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
+from spooltop.engine.system.files import status_of
 from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import Action, Box
 
@@ -41,9 +42,7 @@ RULES: dict[Action, Rule] = {
 
 # The rights of this user on a spool, and where one is missing, why and what would help.
 
-_ASIDE_OF = {
-    Action.PURGE: (Box.TRASH,), Action.HOLD: (Box.HELD,), Action.RELEASE: (Box.HELD,), Action.EMPTY: (Box.TRASH,),
-}  # fmt: skip
+_ASIDE_OF = {Action.PURGE: Box.TRASH, Action.HOLD: Box.HELD, Action.RELEASE: Box.HELD, Action.EMPTY: Box.TRASH}
 _OFFERED = (*RULES, Action.INJECT, Action.UNDO, Action.PAUSE, Action.RESUME)
 _NEEDS_NO_BOX = (Action.PAUSE, Action.RESUME)
 _LOOKED_AT = 64
@@ -62,7 +61,7 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
     sticky = {box: _sticky(dirs, box) for box in (Box.NEW, Box.CUR)}
     own_dir_reason = _why_not_own_dir(dirs)
-    aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(chain.from_iterable(_ASIDE_OF.values()))}
+    aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(_ASIDE_OF.values())}
     for action in _OFFERED:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
         needed = [boxes[Box.NEW]] if action not in (Action.EMPTY, *_NEEDS_NO_BOX) or Box.NEW in dirs.errors else []
@@ -74,7 +73,8 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
             needed.append(_why_not_resume(dirs))
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
-        needed += [aside[box] for box in _ASIDE_OF.get(action, ()) if box in aside]
+        if action in _ASIDE_OF:
+            needed.append(aside.get(_ASIDE_OF[action]))
         reason = next((why for why in (*needed, own_dir_reason) if why), None)
         if reason is not None:
             refusals[action] = reason
@@ -96,16 +96,10 @@ def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
         return None
     with closing(dirs.files.inodes(fd)) as entries:
         names = [name for name, _ in islice(entries, _LOOKED_AT)]
-    if not names or any(_belongs_to(dirs, name, fd, user) for name in names):
+    owners = [one.st_uid for name in names if (one := status_of(dirs.files, name, fd)) is not None]
+    if not names or user in owners:
         return None
     return closed_words(f"{box} is sticky, so that only its owner moves the messages of others; it", found, dirs.path)
-
-
-def _belongs_to(dirs: SpoolDirs, name: str, fd: int, user: int) -> bool:
-    try:
-        return dirs.files.stat(name, fd).st_uid == user
-    except FileNotFoundError:
-        return False
 
 
 def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
@@ -118,11 +112,8 @@ def _why_not_resume(dirs: SpoolDirs) -> str | None:
     own = dirs.private_dir()
     if own is None or not (folder := dirs.files.fstat(own)).st_mode & stat.S_ISVTX:
         return None
-    try:
-        found = dirs.files.stat(PAUSED, own)
-    except FileNotFoundError:
-        return None
-    if os.geteuid() in (0, folder.st_uid, found.st_uid):
+    found = status_of(dirs.files, PAUSED, own)
+    if found is None or os.geteuid() in (0, folder.st_uid, found.st_uid):
         return None
     return closed_words(f"{OWN} is sticky, so that only its owner removes the files of others; {PAUSED}", found, dirs.path)
 
