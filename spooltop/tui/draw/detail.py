@@ -10,7 +10,7 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdic
 
 from .header import Zone, when
 from .lists import owner_text
-from .spans import BLANK, Line, Lines, Span, Style, crop, dim, fitted, labelled
+from .spans import BLANK, Line, Lines, Span, Style, dim, fitted, labelled
 from .text import clip_left, safe, safe_pieces, shown, text_width
 
 _LABEL = 9
@@ -77,7 +77,7 @@ def _rule(row: Row, payload: Payload | None, width: int) -> Line:
     right = clip_left(right, max(4, width // 3))
     name = clip_left(safe(row.id), max(4, width - text_width(right) - 5))
     fill = "─" * max(0, width - 4 - text_width(name) - text_width(right) - 1)
-    return crop((Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}")), width)
+    return fitted(width, Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}"))
 
 
 def fact_line(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:

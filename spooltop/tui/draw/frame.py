@@ -74,13 +74,13 @@ def _column(sections: Sequence[Section], width: int, height: int) -> list[tuple[
 
 def _upper_border(panel: Section, width: int) -> Line:
     room = max(0, width - 4)
-    key = (Style.KEY(panel.key), Span(" ")) if panel.key else ()
+    key = join(Style.KEY(panel.key), " ") if panel.key else BLANK
     fits = line_width(key) + text_width(panel.title) + line_width(panel.note) + 2 <= room
     note = join(" ", panel.note, " ") if panel.note and fits else BLANK
     title = clip(panel.title, max(1, room - line_width(key) - line_width(note)))
     fill = "─" * max(0, width - 4 - line_width(key) - text_width(title) - line_width(note))
     end = Style.RULE("─")
-    return merge((end, Span(" "), *key, Style.TITLE(f"{title} "), Style.RULE(fill), *note, end))
+    return join(end, " ", key, Style.TITLE(f"{title} "), Style.RULE(fill), note, end)
 
 
 def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) -> Line:

@@ -9,7 +9,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Ages, Snapshot
 from spooltop.model.vocabulary import Box
 
-from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, dim, fitted, join, merge, restyle
+from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, dim, fitted, join, restyle
 from .text import clip, pad, pad_left, safe, text_width
 
 _LABEL, _SCALE = 7, 7
@@ -140,7 +140,7 @@ def histogram_note(snapshot: Snapshot) -> Line:
         notes.append(f"{ages.undated:,} without a time")
     if ages.ahead:
         notes.append(f"{'' if ages.looked_at >= ages.of else '≥'}{ages.ahead:,} from the future")
-    return merge((Style.DIM(" · ".join(notes)),))
+    return join(Style.DIM(" · ".join(notes)))
 
 
 def _classes(bounds: Sequence[float]) -> list[str]:

@@ -298,11 +298,12 @@ def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = Non
     """The titles above their columns; the column of the order has an arrow."""
     parts: list[Span] = [Span(" " * MARGIN)]
     for i, column in enumerate(columns):
-        sorted_by = sort is not None and column.sort == sort.column and column.sort != ""
-        arrow = ("↓" if sort.descending else "↑") if sort is not None and sorted_by else ""
+        arrow = ""
+        if sort is not None and column.sort and column.sort == sort.column:
+            arrow = "↓" if sort.descending else "↑"
         title = clip(column.title, column.width - text_width(arrow)) + arrow
         text = pad_left(title, column.width) if column.align == "right" else pad(title, column.width)
-        parts.append(Span(text, Style.KEY if sorted_by else Style.DIM))
+        parts.append((Style.KEY if arrow else Style.DIM)(text))
         if i < len(columns) - 1:
             parts.append(Style.DIM(" " * GAP))
     return crop(parts, width)
