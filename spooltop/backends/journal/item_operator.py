@@ -69,8 +69,10 @@ def operation_record(
     result that were found done by looking. It cannot be undone if it has not ``changed`` anything, is ``undone`` already, or for
     the reason ``other``. What is left out follows from ``logged``."""
     first = logged.first
-    many = Counter(one.outcome for _, result in logged.steps.values() if result is not None for one in result.each())
-    many = many if outcomes is None else Counter(outcomes)
+    if outcomes is None:  # of the items that the intents name: a result line may say that it tried any number
+        ended = ((intent, result) for intent, result in logged.steps.values() if result is not None)
+        outcomes = Counter(one.outcome for intent, result in ended for _, one in zip(intent.told(), result.each(), strict=False))
+    many = Counter(outcomes)
     why_not = other if undone is None else f"already undone by {undone}"
     return OperationRecord(
         operation=first.operation, action=first.action, at=first.at, user=first.user,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
-from msgspec import DecodeError, Meta, Struct
+from msgspec import Meta, Struct
 from msgspec.json import decode
 from msgspec.structs import force_setattr, replace
 
@@ -509,6 +509,6 @@ def _noted(dirs: QueueDirs, location: str) -> tuple[str, float | None]:
     try:
         with dirs.parent(f"{location}/{META}") as (at, name):
             note = decode(read_small(name, at, limit=_META_AT_MOST, whole=True).data, type=_Note)
-    except (OSError, DecodeError, RecursionError):
+    except (OSError, ValueError, RecursionError):  # a DecodeError, or of what is not UTF-8 a UnicodeDecodeError
         return "", None
     return f"{escape(note.action[:20])} by {escape(note.user[:40])}", note.time

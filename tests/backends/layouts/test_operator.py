@@ -152,6 +152,15 @@ def test_a_result_that_is_forged_leaves_its_batch_open(jobs: LayoutWorld, member
         assert outcomes(control.apply(undo)) == [("done", "")] * 2
 
 
+def test_a_result_of_more_messages_than_its_batch_has_counts_those_of_the_batch(jobs: LayoutWorld) -> None:
+    jobs.do(Action.HOLD, NEW)
+    journal = jobs.path / ".spooltop/messages.jsonl"
+    intent, result = (json.loads(line) for line in journal.read_text().replace("\0", "").splitlines())
+    journal.write_text("".join(json.dumps(line) + "\n" for line in (intent, {**result, "tried": (1 << 32) - 1})))
+    with jobs.control() as control:
+        assert [(record.count, record.done) for record in control.operations()] == [(2, 2)]
+
+
 def test_a_batch_that_is_stopped_has_no_messages_that_were_not_reached(jobs: LayoutWorld) -> None:
     asked = iter((False, True))
     with jobs.control() as control:
@@ -191,13 +200,23 @@ def test_a_note_is_written_again_after_a_message_that_failed(jobs: LayoutWorld, 
     assert len([path for path in jobs.path.parent.rglob("*") if path.name == ".meta"]) == 1
 
 
-@pytest.mark.parametrize("spoilt", [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}])
-def test_a_note_that_somebody_spoilt_says_nothing(jobs: LayoutWorld, spoilt: dict[str, object]) -> None:
+SPOILT: list[dict[str, object]] = [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}]
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        *(json.dumps({"action": "hold", "user": "ann", "time": 5.0, **spoilt}).encode() for spoilt in SPOILT),
+        b'{"action":"hold","user":"\xff","time":5.0}', b"\xff", b"[" * 50_000, b"",
+    ],
+    ids=lambda spoilt: repr(spoilt[:60]),
+)  # fmt: skip
+def test_a_note_that_somebody_spoilt_says_nothing(jobs: LayoutWorld, spoilt: bytes) -> None:
     jobs.do(Action.HOLD, NEW)
     notes = [path for path in jobs.path.parent.rglob("*") if path.name == ".meta"]
     assert notes
     for note in notes:
-        note.write_text(json.dumps({"action": "hold", "user": "ann", "time": 5.0, **spoilt}))
+        note.write_bytes(spoilt)
     with jobs.control() as control:
         assert [row.reason for row in rows_of(control, Box.HELD).values()] == ["", ""]
 

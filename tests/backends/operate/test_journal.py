@@ -119,6 +119,13 @@ def test_a_line_with_a_value_that_it_cannot_have_is_left_out(world: SpoolWorld, 
     assert [record.open for record in records(world)] == ([] if place == 0 else [bool(forged)])
 
 
+def test_a_result_that_says_to_have_tried_billions_is_not_counted_one_by_one(world: SpoolWorld) -> None:
+    held(world)
+    intent, result = (json.loads(line) for line in lines(world))
+    journal(world).write_text("".join(json.dumps(line) + "\n" for line in (intent, {**result, "tried": (1 << 32) - 1})))
+    assert [record.count for record in records(world)] == [1]
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"schema": 1}', "null", "x" * (3 << 20), "\udcff"])
 def test_a_line_that_is_none_hides_no_other(world: SpoolWorld, text: str) -> None:
     operation = held(world)
