@@ -10,7 +10,6 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``operate`` plan, confirm, apply in batches, result, audit, undo
 - ``settings`` what the user has set: environment, configuration files
 - ``layouts`` which files describe other programs' queues, and what one makes of a directory
-- ``opening`` the parts of a ``Control``, for every kind of queue
 - ``targets`` what the words of a user name
 - ``queues`` a queue to put and to work, whatever its kind: ``spooltop.open_queue``
 - ``control`` the application's API: open, look, listing, read, plan, apply, undo

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -116,7 +116,7 @@ _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
 
 
-class Control(Struct, eq=False, dict=True):
+class Control(Struct, eq=False, dict=True, weakref=True):
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
     or that of a further backend. ``labels`` are the words of that kind.
 
@@ -150,6 +150,11 @@ class Control(Struct, eq=False, dict=True):
         self.layout = self._target.kind
         self.labels = self._target.labels
         self._calls = OpenCalls(self.target, self._release)
+
+    __repr__ = object.__repr__  # its parts know passwords
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("target", self.target)]
 
     @property
     def trash_retention(self) -> float:

@@ -233,7 +233,7 @@ class Refusal(Struct, frozen=True):
 
 class Candidates(Struct, frozen=True):
     """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has. ``effect``
-    says what happens to the messages, in a sentence, where that differs from what ``operate.effect`` says of a directory.
+    says what happens to the messages, in a sentence, where that differs from what ``operate.operations`` says of a directory.
     ``has_no_undo``: nothing of it can be reversed."""
 
     items: Sequence[Item]

@@ -271,7 +271,7 @@ class Queue(AbstractContextManager["Queue", None], Protocol):
         """Forgets ``key``: another put with it makes another message."""
 
     def forget_mover(self, mover: str) -> None:
-        """Forgets all keys of one mover (``model.moves``)."""
+        """Forgets all keys of one mover (``model.queue``)."""
 
     def inherited_fds(self) -> tuple[int, ...]:
         """Returns descriptors that a command inherits so that the claim it works on lasts as long as it runs; none where claims

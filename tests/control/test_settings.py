@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.pretty import pretty_repr
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
@@ -32,6 +33,12 @@ def spool(tmp_path: Path) -> Path:
 def opened(path: Path | str, **settings: str) -> Control:
     words = {f"SPOOLTOP_{name.upper()}": value for name, value in settings.items()}
     return open_control(str(path), watch=False, settings=words)
+
+
+def test_the_parts_of_a_control_are_not_printed(spool: Path) -> None:
+    with opened(spool, redis_password="s3cret") as control:
+        control.look()
+        assert "s3cret" not in f"{control!r} {control} {[control]} {pretty_repr(control)}"
 
 
 def refusals(control: Control) -> list[str]:

@@ -21,7 +21,7 @@ from .recovery import has_other_name
 
 
 class SpoolMover(Closing):
-    """Implements ``model.moves.MessageMover`` with ``consumer``, whose presence file says where the messages go."""
+    """Implements ``model.queue.MessageMover`` with ``consumer``, whose presence file says where the messages go."""
 
     def __init__(self, dirs: SpoolDirs, consumer: Consumer, clock: Callable[[], float], hosts: str) -> None:
         self._dirs = dirs

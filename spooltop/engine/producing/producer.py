@@ -147,7 +147,7 @@ class KeyRecords:
         remove_name(self._dirs.files, _called(key), self._keys())
 
     def forget_mover(self, mover: str) -> None:
-        """Removes the records of all keys of one mover (``model.moves``), also one that it had only begun to write."""
+        """Removes the records of all keys of one mover (``model.queue``), also one that it had only begun to write."""
         keys, begin = self._keys(), _called_by(mover)
         for called in self._dirs.files.list(keys):
             if called.removeprefix(".").startswith(begin):
