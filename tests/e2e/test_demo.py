@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -23,6 +24,9 @@ from spooltop.model.vocabulary import Box
 
 from .terminal import SPOOLTOP, Dashboard, Person
 from .tour import play
+
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
 
 Demo = Callable[..., subprocess.Popen[str]]
 ACTORS = 13
@@ -147,6 +151,18 @@ def test_the_status_is_printed_and_nothing_is_left(
     assert process.returncode == 0 and err.startswith("demo over: you requeued 0 of ")
     assert_gone(server)
     assert os.listdir(temp) == []
+
+
+def test_its_processes_are_waited_for_and_not_left_to_an_init_that_may_wait_for_none(demo: Demo) -> None:
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(_SUBREAPER, 1) == 0  # what is left comes to this process
+    try:
+        process = demo(seconds="3")
+        pids = {one.pid for one in family_of(process)}
+        process.communicate(timeout=60)
+        assert not pids & {one.pid for one in psutil.Process().children()}
+    finally:
+        prctl(_SUBREAPER, 0)
 
 
 @pytest.mark.long

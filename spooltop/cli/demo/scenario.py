@@ -458,8 +458,8 @@ class Scenario(ABC):
         self._counted: set[str] = set()
 
     def run(self, *, kept: bool) -> None:
-        """Plays until the demo is over. ``kept``: consumers then give their claims back; who is still at work when this process
-        ends is killed, as its work is not needed."""
+        """Plays until the demo is over. ``kept``: consumers then give their claims back; who is still at work then is killed, as
+        its work is not needed."""
         self.began = time.monotonic()
         self._crash_at = self.began + FIRST_CRASH
         self._acts = self.acts()
@@ -479,6 +479,10 @@ class Scenario(ABC):
         while self.running and time.monotonic() < end:
             time.sleep(0.02)
             self._reap(end)
+        for pid in self.running:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self.running:  # left to an init that waits for none, as in a container, each would stay as a zombie
+            os.waitpid(pid, 0)
 
     @abstractmethod
     def acts(self) -> Acts:
