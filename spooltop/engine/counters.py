@@ -59,9 +59,9 @@ def add(dirs: SpoolDirs, count: Count) -> None:
 
 def read(dirs: SpoolDirs) -> list[Count]:
     """Returns the counts of the counter file of a spool; an empty list if it is missing or cannot be read. The content is
-    untrusted: anyone who may write the spool may have written it."""
+    untrusted: anyone who may write the spool may have written it. Raises ``OSError`` if ``.spooltop`` cannot be opened."""
+    own = dirs.private_dir()
     try:
-        own = dirs.private_dir()
         return [] if own is None else _parsed(read_small(_COUNTERS, own, files=dirs.files, limit=4 * MAX, whole=True).data)
     except OSError:
         return []

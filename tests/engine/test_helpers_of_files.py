@@ -118,6 +118,13 @@ def test_duplicates_are_counted_by_source_and_over_processes(spool: Spool) -> No
     assert spool.locks_used() == (2, 0)
 
 
+def test_counts_that_cannot_be_reached_are_not_none(spool: Spool, tmp_path: Path) -> None:
+    Path(spool.path, ".spooltop").symlink_to(tmp_path)
+    for count in (spool.suppressed, spool.locks_used):
+        with pytest.raises(OSError, match="Not a directory"):
+            count()
+
+
 def test_the_lock_of_an_id_is_given_up_after_its_time_and_counted(tmp_path: Path) -> None:
     Spool.create(tmp_path).close()
     with Spool(tmp_path, lock_timeout=0) as spool:

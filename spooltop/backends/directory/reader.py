@@ -202,7 +202,10 @@ class DirectoryReader:
         self._state = numbers, judged.claims, judged.tmp, self._set_aside.generation, duplicates, errors
         self._generation += self._state != before
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
-        counts, times = counters.read(dirs), self._boxes.times(Box.NEW)
+        counts: list[counters.Count] = []
+        with suppress(OSError):  # what cannot be seen is not an error of the locks
+            counts = counters.read(dirs)
+        times = self._boxes.times(Box.NEW)
         locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
         return Observation(
             target=self.path,
