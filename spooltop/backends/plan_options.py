@@ -47,7 +47,11 @@ class InjectedContent:
         ``id``, if that is known."""
         if self._text is not None:
             words = {"n": number, "count": self._count, "id": id, "source": self.source or "", "time": int(at)}
-            return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
+            text = fill(self._text, {name: str(word) for name, word in words.items()})
+            try:
+                return os.fsencode(text)  # the bytes of an argument, or of a file, as they were
+            except UnicodeEncodeError:  # typed where the locale has no such character
+                return text.encode("utf-8", "surrogateescape")
         if self._size is not None:
             line = f"test message {number}\n".encode()
             return (line * (self._size // len(line) + 1))[: self._size]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,15 @@ def test_what_stands_in_braces_is_filled_in_for_each_and_all_other_braces_stay(w
         assert data.endswith(b"\xff") and json.loads(data[:-1]) == {
             "n": number, "of": {"count": 3, "id": one.id}, "from": "test", "at": int(NOW), "as is": "{n} {m} {}",
         }  # fmt: skip
+
+
+def test_a_text_that_the_locale_has_no_characters_for_is_utf_8() -> None:
+    """It is typed into the dashboard: no argument can hold it there."""
+    code = "from spooltop.backends.plan_options import InjectedContent as Content\n"
+    code += "print(*(Content({'text': text}, 9).data(1, '', 0.0) for text in ('\\u20ac', 'x\\udcff')))"
+    words = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **words}, capture_output=True, text=True)
+    assert done.stdout == "b'\\xe2\\x82\\xac' b'x\\xff'\n", done.stderr
 
 
 def test_a_file_is_read_when_the_plan_is_made(world: SpoolWorld, tmp_path: Path) -> None:
