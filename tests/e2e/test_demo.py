@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -163,6 +164,22 @@ def test_its_processes_are_waited_for_and_not_left_to_an_init_that_may_wait_for_
         assert not pids & {one.pid for one in psutil.Process().children()}
     finally:
         prctl(_SUBREAPER, 0)
+
+
+def test_it_runs_where_a_thousand_files_are_open(temp: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("fewer files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    fds = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        command = [*SPOOLTOP, "demo", "--headless", "1"]
+        subprocess.run(command, pass_fds=fds, env=os.environ | {"TMPDIR": str(temp)}, check=True, timeout=60, capture_output=True)
+    finally:
+        for fd in fds:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert os.listdir(temp) == []
 
 
 @pytest.mark.long

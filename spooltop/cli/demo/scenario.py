@@ -12,6 +12,7 @@ import fcntl
 import io
 import json
 import logging
+import math
 import os
 import random
 import select
@@ -108,7 +109,9 @@ class ProcessGroup:
 
 
 def _readable(fd: int, seconds: float) -> bool:
-    return bool(select.select([fd], [], [], max(0.0, seconds))[0])
+    poll = select.poll()  # unlike select(2) it takes descriptors from 1024 on
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0, math.ceil(seconds * 1000))))
 
 
 def fork(title: str, act: Callable[[], None]) -> int:
