@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spooltop import open_queue
+from spooltop.backends.redis.operator import operator
 from spooltop.control import Control, open_control
 from spooltop.errors import NotASpool, Refused, Unavailable
 from spooltop.model.plan import Outcome, Selection
@@ -32,8 +33,9 @@ Opened = Callable[..., Control]
 
 
 @pytest.fixture
-def opened(url: str, jobs: Any, tmp_path: Path) -> Iterator[Opened]:
-    """Opens the stream as a user with the rights of an ACL rule."""
+def opened(url: str, jobs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    """Opens the stream as a user with the rights of an ACL rule, with a journal of its own for root too."""
+    monkeypatch.setattr(operator, "STATE_DIR", str(tmp_path / "state"))
     jobs.xgroup_create("jobs", "other", "0")
     for number in range(5):
         jobs.xadd("jobs", {"data": f"m{number}", "source": "mail"})
