@@ -1,6 +1,6 @@
 """Snapshots, rows, plans and their results as JSON objects. Pure.
 
-Times are epoch seconds, ages seconds; ``id``, ``name`` and paths are escaped (``model.text``); null is "not known", never 0.
+Times are epoch seconds, ages seconds; ids, names and paths are escaped (``model.vocabulary``); null is "not known", never 0.
 """
 
 from __future__ import annotations
