@@ -366,7 +366,9 @@ def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int,
     gone: dict[tuple[str, int], str] = {}
     if not doubled or cur is None or new is None:
         return gone
-    waiting = [(doubled[ino], ino, name) for name, ino in files.inodes(new) if ino in doubled]
+    # By their status: some FUSE file systems list other inodes than they have.
+    found = ((stays, status_of(files, stays, new)) for stays in files.list(new))
+    waiting = [(doubled[one.st_ino], one.st_ino, stays) for stays, one in found if one is not None and one.st_ino in doubled]
     linked = [(name, ino, stays, names.parse(name, claimed=True).token) for name, ino, stays in waiting]
     recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
     for name, ino, stays, token in linked:
