@@ -578,8 +578,6 @@ def _shares(place: PlaceFacts) -> Diagnosis:
 # ``doctor``: can this place keep the promises? Looks, judges, and gives for each finding what to do. Without ``write`` it
 # changes nothing. What cannot be known from here, it says: nothing is ``ok`` that was only assumed, unless its text says so.
 
-_CODES = {Health.OK: 0, Health.WARNING: 1, Health.PROBLEM: 2}
-
 
 def examined(control: Control, *, write: bool, watch: float = 0.0, demos: Sequence[str] = ()) -> Examined:
     """Looks at the target, for ``watch`` seconds if that is not 0, and collects the facts. With ``write`` it tries what can only
@@ -623,4 +621,4 @@ def diagnose(seen: Examined) -> list[Diagnosis]:
 
 def exit_code(found: Iterable[Diagnosis]) -> int:
     """0 if all is well, 1 with warnings, 2 with problems."""
-    return max((_CODES[one.health] for one in found), default=0)
+    return max((list(Health).index(one.health) for one in found), default=0)

@@ -188,9 +188,10 @@ class TargetMetrics:
                 yield "oldest_age_seconds", (box,), max(0.0, observation.taken_at - state.oldest_at)
         if observation.judges_claims:
             counts = observation.counts
-            for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
-                if verdict != "dead" or observation.proves_death:
-                    yield "claims", (verdict,), many
+            yield "claims", ("alive",), counts.alive
+            if observation.proves_death:
+                yield "claims", ("dead",), counts.dead
+            yield "claims", ("unknown",), counts.unknown
             yield "paused", (), float(observation.paused is not None)
         if observation.ages is not None:
             for bound, share in _older_than(observation.ages):

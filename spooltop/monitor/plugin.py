@@ -85,7 +85,6 @@ _BOXES = {
 }
 """Codes of the problems of messages, with the boxes that have to be seen to find one."""
 _RANK = ("OK", "WARNING", "UNKNOWN", "CRITICAL")
-_OF_SEVERITY = {Severity.CRITICAL: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
 class State(IntEnum):
@@ -136,10 +135,6 @@ class _Reading(NamedTuple):
     high: float = math.inf
     why: str = ""
     most: float | None = None
-
-    @classmethod
-    def exact(cls, value: float, most: float | None = None) -> _Reading:
-        return cls(value, value, most=most)
 
     @classmethod
     def at_least(cls, value: float, why: str) -> _Reading:
@@ -205,7 +200,10 @@ def _reverts(snapshot: Snapshot) -> _Reading:
 
 def _free(snapshot: Snapshot) -> _Reading:
     space = next((one for one in snapshot.observation.capacities if one.unit == "bytes" and one.free is not None), None)
-    return _Reading(None, why="free space is not visible") if space is None else _Reading.exact(space.free or 0, space.total)
+    if space is None:
+        return _Reading(None, why="free space is not visible")
+    free = space.free or 0
+    return _Reading(free, free, most=space.total)
 
 
 def _of_code(code: str, snapshot: Snapshot) -> _Reading:
@@ -391,8 +389,8 @@ def _alert(snapshot: Snapshot, reading: _Reading, one: Condition) -> tuple[State
 
 
 def _problem_alerts(snapshot: Snapshot) -> list[tuple[State, str]]:
-    found = [(State(_OF_SEVERITY[problem.severity]), problem.text) for problem in snapshot.problems]
-    found = [alert for alert in found if alert[0] is not State.OK]
+    states = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State.WARNING}
+    found = [(states[one.severity], one.text) for one in snapshot.problems if one.severity in states]
     if not found and not snapshot.observation.complete:
         return [(State.UNKNOWN, ": ".join(("the look is not complete", *map(escape, snapshot.observation.hidden))))]
     if not found and not snapshot.observation.judged_all:
@@ -439,8 +437,7 @@ def _performance(
 
 
 def _range(conditions: Sequence[Condition], name: str, state: State) -> str:
-    texts = [one.range.text for one in conditions if one.name == name and one.state is state and one.range is not None]
-    return texts[0] if texts else ""
+    return next((one.range.text for one in conditions if one.name == name and one.state is state and one.range is not None), "")
 
 
 def _number(value: float) -> str:

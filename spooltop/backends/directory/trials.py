@@ -80,18 +80,9 @@ class ScratchDir(Closing):
             self._parent = -1
 
 
-def left_behind(parent: str, prefix: str = PREFIX) -> list[str]:
+def left_behind(parent: str, prefix: str = PREFIX, *, remove: bool = False) -> list[str]:
     """Returns the names of the directories of this user in ``parent`` whose processes are gone, as far as the kernel's table of
-    locks shows. Changes nothing and takes no lock."""
-    return _dead(parent, prefix, remove=False)
-
-
-def sweep(parent: str, prefix: str = PREFIX) -> list[str]:
-    """Removes the directories of this user that killed processes left in ``parent``; returns their names."""
-    return _dead(parent, prefix, remove=True)
-
-
-def _dead(parent: str, prefix: str, *, remove: bool) -> list[str]:
+    locks shows. Changes nothing and takes no lock, unless ``remove``: then it removes those whose lock is free."""
     made_here = re.compile(re.escape(prefix) + "[0-9]+-[0-9a-f]{12}")
     try:
         above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -99,6 +90,10 @@ def _dead(parent: str, prefix: str, *, remove: bool) -> list[str]:
         return []
     with closing(REAL_FILES, above) as fd:
         return sorted(name for name in os.listdir(fd) if made_here.fullmatch(name) and _is_dead(name, fd, remove=remove))
+
+
+sweep = partial(left_behind, remove=True)
+"""Removes the directories of this user that killed processes left in ``parent``; returns their names."""
 
 
 def _is_dead(name: str, parent: int, *, remove: bool) -> bool:

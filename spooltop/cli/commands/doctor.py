@@ -14,8 +14,8 @@ from ..progress import while_waiting
 from ..terminal import Terminal, interrupted_by_signals, printable
 
 _LONGEST = 86400.0
-_SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
-_COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
+_MARKS = {"problem": ("✗", 31), "warning": ("!", 33), "ok": ("✓", 32)}
+"""Sign and colour of each word, the worst first."""
 _WORD, _CHECK = 7, 18
 _REMEDY = "    "
 
@@ -55,17 +55,14 @@ def _drawn(found: Sequence[Diagnosis], terminal: Terminal) -> Iterator[str]:
     width = max(terminal.width, len(margin) + 20)
     for one in found:
         word = str(one.health)
-        head = f"{_SIGNS[word]} {word:<{_WORD}}  {one.check:<{_CHECK}} "
+        sign, colour = _MARKS[word]
+        head = f"{sign} {word:<{_WORD}}  {one.check:<{_CHECK}} "
         text = textwrap.wrap(printable(one.text), width - len(margin), break_long_words=False, break_on_hyphens=False)
-        yield f"{_coloured(head, word, terminal)}{text[0]}"
+        yield (f"\x1b[{colour}m{head}\x1b[39m" if terminal.coloured else head) + text[0]
         yield from (margin + line for line in text[1:])
         if one.remedy:
             # A command is not wrapped: the terminal does that, and whoever copies it gets one line.
             yield f"{_REMEDY}→ {printable(one.remedy)}"
-    counts = {word: sum(one.health == word for one in found) for word in ("problem", "warning", "ok")}
+    counts = {word: sum(one.health == word for one in found) for word in _MARKS}
     yield ""
     yield ", ".join(f"{n} {word}{'s' if n != 1 and word != 'ok' else ''}" for word, n in counts.items() if n)
-
-
-def _coloured(head: str, word: str, terminal: Terminal) -> str:
-    return f"\x1b[{_COLOURS[word]}m{head}\x1b[39m" if terminal.coloured else head
