@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from spooltop.backends.directory import backend, world
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse, ProcOwner
 from spooltop.control import Control
+from spooltop.engine import presence as taking
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import PresenceLock
 from spooltop.engine.system.host import Machine
@@ -34,9 +35,11 @@ def surround(monkeypatch: pytest.MonkeyPatch, around: Mapping[str, Any], **limit
 def presence(spool: Path, **elsewhere: str) -> Iterator[str]:
     """A consumer holds its presence file, whose token is returned; at the end it has exited and left the file. ``elsewhere`` is
     what its machine has of another one: ``boot_id``, ``machine_id``, ``host``."""
-    machine = replace(FakeProcesses().machine(), **elsewhere) if elsewhere else None
-    with SpoolDirs(spool) as dirs:
-        lock = PresenceLock.take(dirs, now=7.0, machine=machine, command="work")
+    with SpoolDirs(spool) as dirs, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(taking, "command_line", lambda: "work")
+        if elsewhere:
+            patch.setattr(taking, "this_machine", lambda: replace(FakeProcesses().machine(), **elsewhere))
+        lock = PresenceLock.take(dirs, now=7.0)
         try:
             yield lock.token
         finally:

@@ -25,6 +25,7 @@ from spooltop.backends.directory.liveness.processes import (
     ProcOwner,
     Watchers,
     judge_pid,
+    judge_pids,
 )
 from spooltop.backends.directory.storage.disk import changes_unseen, is_local, sends_no_events
 from spooltop.backends.directory.surroundings import LocalSurroundings
@@ -37,6 +38,16 @@ SURE = Certainty(local=True, all_pids=True)
 VOUCHED, HIDDEN = Certainty(True, False, True), Certainty(True, True, True)
 ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
 BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_pid_that_a_container_has_is_not_dead_though_all_run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    monkeypatch.setattr(Processes, "exists", lambda *_: False)
+    monkeypatch.setattr(Processes, "namesakes", lambda _, pids: {pid: [Process(9, 1.0)] for pid in pids})
+    [(verdict, evidence, _)] = judge_pids(Processes(str(tmp_path)), [(4242, 1_000.0)], Certainty(True, first, True))
+    assert (verdict, evidence) == (UNKNOWN, "no pid 4242 here; in a container it is pid 9")
 
 
 @pytest.mark.parametrize(

@@ -648,7 +648,7 @@ def judge_pids(
     there = {pid: processes.exists(pid) for pid, _ in claims}
     visible = {pid: describe(processes.process(pid)) for pid, taken in there.items() if taken}
     namesakes: Mapping[int, Sequence[Process]] | None = None
-    if certainty.local and certainty.all_pids:
+    if certainty.local and (certainty.all_pids or certainty.pids_here):
         # Only where they can change a verdict: it costs a read of every ``status`` file.
         asked = {pid for pid, taken in there.items() if taken is False}
         asked |= {pid for pid, at in claims if (process := visible.get(pid)) is not None and later(process, at)}

@@ -356,8 +356,11 @@ def _repair_lock(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
 
 
 def _doubled(dirs: SpoolDirs) -> dict[int, str]:
-    """The files with two names, one of them in ``cur``: inode → name in ``cur``."""
-    found = ((name, status_of(dirs.files, name, dirs.cur)) for name in dirs.files.scan(dirs.cur)) if dirs.cur is not None else ()
+    """The files with two names, one of them in ``cur``, that may have the other in ``new``: inode → name in ``cur``."""
+    files, cur, new = dirs.files, dirs.cur, dirs.new
+    if cur is None or new is None or next(files.scan(new), None) is None:
+        return {}  # nothing waits: no claim has its other name there
+    found = ((name, status_of(files, name, cur)) for name in files.scan(cur))
     return {status.st_ino: name for name, status in found if status is not None and status.st_nlink == 2}
 
 
