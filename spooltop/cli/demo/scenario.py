@@ -492,7 +492,7 @@ class Scenario(ABC):
         """Returns what the actors do that always run, and with what, by the names of their processes."""
 
     def consumers(self) -> Acts:
-        """Those of the actors that every queue has."""
+        """Returns the consumers, which every queue has, in the form of ``acts``."""
         return {
             WORKERS[0]: (consume, self.open_queue, 0.4, 0.8),
             WORKERS[1]: (consume, self.open_queue, 0.3, 0.6),

@@ -26,7 +26,7 @@ def members(thing: object, *names: str) -> dict[str, Any]:
 
 
 def known(**members: object) -> dict[str, Any]:
-    """Those of the members that are known."""
+    """Leaves out the members that are not known: those that are None."""
     return {name: value for name, value in members.items() if value is not None}
 
 
