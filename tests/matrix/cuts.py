@@ -186,15 +186,19 @@ def fail(run: Callable[[], Sequence[str]], mode: Mode, at: int) -> tuple[Sequenc
         reached = True
         return _failed(mode.error or errno.EIO, name, do, done=mode.done)
 
-    descriptors = os.listdir("/proc/self/fd")
-    with interposed(mode, act):
-        try:
-            told = run()
-        except SpooltopError as error:
-            told = [str(error)]
-    if len(os.listdir("/proc/self/fd")) != len(descriptors):
-        gc.collect()  # an error and its frames refer to each other
-    assert len(os.listdir("/proc/self/fd")) == len(descriptors), at
+    gc.freeze()  # errors of an earlier run that are not collected yet keep their descriptors till this one is counted
+    try:
+        descriptors = os.listdir("/proc/self/fd")
+        with interposed(mode, act):
+            try:
+                told = run()
+            except SpooltopError as error:
+                told = [str(error)]
+        if len(os.listdir("/proc/self/fd")) != len(descriptors):
+            gc.collect()  # an error and its frames refer to each other
+        assert len(os.listdir("/proc/self/fd")) == len(descriptors), at
+    finally:
+        gc.unfreeze()
     return told, reached
 
 
