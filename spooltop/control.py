@@ -22,10 +22,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .backends.registry import identify, lock_source
+from .cursors.model import Poll, cursor_fields
 from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
 from .model.backend import LockSource, OpenAs, OpenedOperator, OpenSettings, SideWatch, command_for
-from .model.cursors import Poll, cursor_fields
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Result, Selection, TrackedMessage
 from .model.protocols import KeptView, Listing, ListProgress, ListQuery, Reader
 from .model.redact import Redactor
@@ -488,7 +488,7 @@ def open_control(
             files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
             side_files = tuple(map(glob.escape, files))
             if logs:
-                from .observe.cursors.watch import LogGlob, poll_reader
+                from .cursors.watch import LogGlob, poll_reader
 
                 polls = poll_reader(logs, words)
                 side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)

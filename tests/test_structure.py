@@ -22,7 +22,7 @@ PACKAGE = Path(spooltop.__file__).parent
 BAD_OPENINGS = re.compile(r"(Of|What|Whose|Where|Whether|One)\b")
 LAYERS = (
     "model", "engine", "observe", "operate", "cli", "tui", "backends.directory", "backends.journal",
-    "backends.layouts", "backends.redis",
+    "backends.layouts", "backends.redis", "cursors", "locks",
 )  # fmt: skip
 
 

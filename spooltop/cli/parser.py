@@ -453,7 +453,7 @@ _TABLE = (
     Command(
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
-        "  spooltop cursors /opt/memex --mute teams=8h", "commands.cursors:cursors", (
+        "  spooltop cursors /opt/memex --mute teams=8h", ".cursors.command:cursors", (
             PATH_OR_HERE, WATCH, *LOGS,
             option("--set", "SOURCE=VALUE", "store this value, after a plan and a question"),
             option("--file", "FILE", "with --set: the cursor file, where several have the source"),

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
 from spooltop.model.closing import Closing
-from spooltop.model.cursors import same_json
-from spooltop.model.text import finite, json_object
+from spooltop.model.text import finite, json_object, same_json
 from spooltop.model.vocabulary import Json, escape
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed

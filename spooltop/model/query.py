@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from spooltop.cursors.model import Cursor
 from spooltop.errors import UsageError
 
-from .cursors import Cursor
 from .units import parse_age, since
 from .vocabulary import Box, Lock, Row, Verdict, escape
 

@@ -11,8 +11,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 
+from spooltop.cursors.model import Cursor, CursorSource, Poll
+
 from .backend import Capabilities
-from .cursors import Cursor, CursorSource, Poll
 from .plan import Selection
 from .units import age, count, duration, percent, size
 from .vocabulary import DIED, Box, Key, Lock, Row, escape

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .vocabulary import escape
+from .vocabulary import Json, escape
 
 # Reads values from data that anybody may have written. Pure.
 
@@ -110,3 +110,8 @@ def fill(text: str, words: Mapping[str, str]) -> str:
     '{"rowid": 3, "of": {"id": "a"}, "as is": "{n}"}'
     """
     return _HOLE.sub(lambda hole: f"{{{hole[1]}}}" if hole[1] else words.get(hole[2], hole[0]), text)
+
+
+def same_json(one: Json, other: Json) -> bool:
+    """True if both are equal as JSON: True is not 1, and the order of keys does not matter."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

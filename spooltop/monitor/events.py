@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model.cursors import cursor_keys
+from spooltop.cursors.model import cursor_keys
 from spooltop.model.plan import OperationRecord
 from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import Json, escape

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from spooltop import __version__
 from spooltop.control import Control
+from spooltop.cursors.model import VERDICTS, Cursor, cursor_keys
 from spooltop.errors import UsageError
-from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
 from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
 from spooltop.model.vocabulary import Action, Box, Json, escape

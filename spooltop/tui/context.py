@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from spooltop.cursors.model import Cursor
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerRow
-from spooltop.model.cursors import Cursor
 from spooltop.model.plan import Plan, Selection
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import BoxState, Problem, Snapshot

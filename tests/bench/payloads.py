@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from spooltop.cursors.draw import cursor_table
 from spooltop.model.vocabulary import Payload
-from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
 from spooltop.tui.draw.lists import Moment, columns_for, row_line
 from spooltop.tui.draw.text import safe

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
-from spooltop.model.cursors import Cursor
+from spooltop.cursors.model import Cursor
 from spooltop.model.vocabulary import Json
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.cursors import parse_value, type_change
+from spooltop.cursors.model import parse_value, type_change
 from spooltop.model.vocabulary import Json
 
 

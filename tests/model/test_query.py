@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spooltop.cursors.model import Cursor
 from spooltop.errors import UsageError
-from spooltop.model.cursors import Cursor
 from spooltop.model.plan import OperationRecord
 from spooltop.model.query import Words, cursor_facts, lock_facts, operation_facts, parse
 from spooltop.model.vocabulary import Action, Box, Lock, LockHolder, Owner, Row, Verdict, escape

@@ -22,9 +22,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spooltop.control import Control, open_control
+from spooltop.cursors.model import Cursor
 from spooltop.engine import Spool
 from spooltop.errors import Refused, Unreadable
-from spooltop.model.cursors import Cursor
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import BoxState, Completion, Flow, Observation, Pause, Problem, Rates, Severity, Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, Verdict

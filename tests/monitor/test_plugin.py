@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from spooltop.cursors.model import CursorSource
 from spooltop.errors import UsageError
-from spooltop.model.cursors import CursorSource
 from spooltop.model.snapshot import CODES, BoxState, Disk, Observation, Problem, Severity, Snapshot, Watch
 from spooltop.model.vocabulary import Box, Lock, LockHolder, Verdict
 from spooltop.monitor.plugin import VALUES, Finding, Range, State, condition, finding, kept_values

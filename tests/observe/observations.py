@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spooltop.model.cursors import CursorSource
+from spooltop.cursors.model import CursorSource
 from spooltop.model.snapshot import BoxState, Disk, Flow, Observation, VerdictCounts, Watch
 from spooltop.model.vocabulary import Box, Json, Owner, Row, Verdict
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spooltop.control import Control, open_control
+from spooltop.cursors.model import Cursor
 from spooltop.engine import CursorFile
 from spooltop.errors import UsageError
-from spooltop.model.cursors import Cursor
 from spooltop.model.vocabulary import Json
 
 from ..clock import Clock

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.cursors import Cursor, CursorWrite, Poll, direction, order, pick, shown
+from spooltop.cursors.model import Cursor, CursorWrite, Poll, direction, order, pick, shown
 from spooltop.model.snapshot import Flow, Snapshot
 from spooltop.model.vocabulary import Json, LockHolder
 from spooltop.observe.observer import Observer

@@ -23,10 +23,12 @@ from msgspec.structs import replace
 
 from spooltop.cli.main import run as command
 from spooltop.cli.terminal import Terminal
+from spooltop.cursors.draw import cursor_table
+from spooltop.cursors.model import CursorSection
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
+from spooltop.locks.draw import lock_table
 from spooltop.model.backend import Capabilities
-from spooltop.model.cursors import CursorSection
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Plan, Refusal, Result, Selection
 from spooltop.model.redact import redact
 from spooltop.model.snapshot import Snapshot
@@ -47,11 +49,9 @@ from spooltop.model.vocabulary import (
 from spooltop.operate.operations import id_word
 from spooltop.tui.commands import palette
 from spooltop.tui.context import CommandContext, View
-from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.header import header, notice_lines
 from spooltop.tui.draw.lists import Moment, columns_for, list_header, row_line
-from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
 from spooltop.tui.screens.base import palette_lines

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from spooltop.backends.directory.liveness.processes import Processes
-from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import OpenOptions
 from spooltop.backends.directory.world import System as Around
 from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consuming.consumer import Claim
+from spooltop.locks.operator import LockOperator
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations

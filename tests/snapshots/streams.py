@@ -7,8 +7,8 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from spooltop.cursors.model import Cursor, CursorSection
 from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.cursors import Cursor, CursorSection
 from spooltop.model.plan import Confirm, Item, Plan, Refusal, Selection
 from spooltop.model.snapshot import (
     BoxState,

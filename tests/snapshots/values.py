@@ -9,8 +9,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from spooltop.cursors.model import Cursor, CursorSection, CursorSource, Poll, shown
 from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
-from spooltop.model.cursors import Cursor, CursorSection, CursorSource, Poll, shown
 from spooltop.model.plan import Selection
 from spooltop.model.snapshot import (
     AGE_BOUNDS,

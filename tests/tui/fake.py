@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from spooltop.backends.row_listing import RowListing
+from spooltop.cursors.model import Cursor
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.cursors import Cursor
 from spooltop.model.plan import (
     EVERY,
     AuditTrail,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from spooltop.model.cursors import CursorSection
+from spooltop.cursors.model import CursorSection
 from spooltop.model.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.snapshot import AGE_BOUNDS, Ages, Pause, Problem, Severity, Snapshot, SourceAges, VerdictCounts
 from spooltop.model.vocabulary import Box, Key, Lock, LockHolder, Owner, Payload, Row, Verdict

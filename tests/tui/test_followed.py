@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from spooltop.model.cursors import Cursor, CursorSection
+from spooltop.cursors.model import Cursor, CursorSection
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, LockHolder, Owner, Verdict
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.events import Resize
 from textual.geometry import Size
 
-from spooltop.model.cursors import CursorSection
+from spooltop.cursors.model import CursorSection
 from spooltop.model.plan import Actor, AuditLine, AuditTrail, ItemResult, OperationRecord, Outcome
 from spooltop.model.snapshot import Problem, Severity
 from spooltop.model.vocabulary import Action, Holders, Holding, LockHolder, Owner, Payload, Verdict, escape

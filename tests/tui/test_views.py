@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from spooltop.cursors.model import CursorSection
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerList
-from spooltop.model.cursors import CursorSection
 from spooltop.model.snapshot import BoxState, Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import asdict, replace
 
+from spooltop.cursors.files import WriterWatch
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
@@ -19,7 +20,6 @@ from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action, LockHolder
 
 from ..journal.log_store import STATE_DIR, SpoolPathLogs, StateLogs
-from .cursors.files import WriterWatch
 from .detect import IdentifiedPath, Kind, identify
 from .events.watcher import side_watch
 from .liveness.processes import Processes
@@ -88,8 +88,9 @@ def _writers_of(path: str, processes: Processes) -> WriterWatch:
 
 def _spool_operator(given: str, folder: str, options: OpenOptions, world: System, reader: DirectoryReader) -> OpenedOperator:
     """Opens the operator on the spool of ``reader``, which was ``given`` as a path."""
-    from .cursors.operator import CursorOperator
-    from .locks.operator import LockOperator
+    from spooltop.cursors.operator import CursorOperator
+    from spooltop.locks.operator import LockOperator
+
     from .operator.operator import DirectoryOperator, OperatorChain
     from .pausing import PauseOperator
     from .rescan import FreshLook
@@ -118,8 +119,9 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
 def _standalone_operator(folder: str, options: OpenOptions, world: System) -> OpenedOperator:
     """Opens the operator on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in this
     user's own."""
-    from .cursors.operator import CursorOperator
-    from .locks.operator import LockOperator
+    from spooltop.cursors.operator import CursorOperator
+    from spooltop.locks.operator import LockOperator
+
     from .operator.operator import OperatorChain
 
     logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else options.state)

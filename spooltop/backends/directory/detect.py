@@ -22,11 +22,11 @@ from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets.file_queue import file_tickets
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
+from spooltop.locks.lock_files import is_lock_name
 from spooltop.model.vocabulary import LIVE, Box, escape
 from spooltop.run_each import run_each
 
 from ..access import quoted, sudo_name, user_name
-from .locks.lock_files import is_lock_name
 from .scan import boxes_in, first_names, is_spool_at, is_spool_like, open_path
 from .world import OpenOptions
 

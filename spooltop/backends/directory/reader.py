@@ -14,13 +14,15 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from spooltop.cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders
+from spooltop.cursors.model import CursorSource
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import read_pause
 from spooltop.errors import Unreadable
+from spooltop.locks.lock_files import LockFiles, LockTableCache, folder_closed, message_locks
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerList
-from spooltop.model.cursors import CursorSource
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.proc import Mount
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
@@ -28,7 +30,6 @@ from spooltop.model.snapshot import BoxState, Disk, Observation, Pause, Watch
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row
 
 from ..row_listing import RowListing
-from .cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders
 from .detect import with_layout
 from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
@@ -36,7 +37,6 @@ from .events.watcher import ChangeWaiter, EventListener
 from .listing import NameListing, Order, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer
 from .liveness.users import who_has, who_has_path
-from .locks.lock_files import LockFiles, LockTableCache, folder_closed, message_locks
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 
+from spooltop.locks.lock_files import read_table
 from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Disk, Viewer
 from spooltop.model.vocabulary import Holders, Verdict
@@ -13,7 +14,6 @@ from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
 from .liveness.processes import BootClock, Certainty, Processes, judge_pids
 from .liveness.users import Asked, holders_of
-from .locks.lock_files import read_table
 from .storage.disk import disk_of, is_local, mount_of, who_am_i
 
 _UNNAMED = "somebody locks it whom the kernel does not name"

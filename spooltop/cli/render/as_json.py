@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spooltop.model.cursors import Cursor, CursorSection, cursor_keys
+from spooltop.cursors.model import Cursor, CursorSection, cursor_keys
 from spooltop.model.plan import AuditTrail, ItemResult, OperationRecord, Outcome, Plan, Result, Selection
 from spooltop.model.snapshot import BoxState, Pause, Problem, Snapshot
 from spooltop.model.target import full_name

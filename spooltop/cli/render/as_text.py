@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from spooltop.model.cursors import Cursor
+from spooltop.cursors.model import Cursor
 from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
 from spooltop.model.text import suppressed_words

@@ -8,16 +8,16 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from spooltop.cursors.draw import cursor_glance
+from spooltop.locks.draw import lock_lines
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action, Box
 
 from ..event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, percentile_line, suppressed_line
-from .cursors import cursor_glance
 from .frame import Section, frame
 from .graphs import depth_chart
 from .header import FRESH, Freshness, Zone, is_mail
-from .locks import lock_lines
 from .panels import ages_section, flow_section, happened_lines, ranked_rows, side_claims
 from .problems import problem_block, problem_keys, problem_title, top_problems
 from .spans import BLANK, Lines, Style, crop, fitted, join, paragraph, restyle

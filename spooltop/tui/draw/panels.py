@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
+from spooltop.cursors.draw import written
 from spooltop.model import units
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import AGE_BOUNDS, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict, began
 
 from ..event_log import LoggedEvent
-from .cursors import written
 from .detail import detail, fact_line
 from .frame import Section, frame
 from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, flow_graphs, flow_note, histogram_note, new_age_bars

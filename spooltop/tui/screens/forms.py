@@ -10,14 +10,14 @@ from typing import Generic
 from textual.events import Key as KeyEvent
 from textual.screen import ScreenResultType
 
+from spooltop.cursors.draw import verdict_words
+from spooltop.cursors.model import Cursor, ParsedValue, parse_value
 from spooltop.errors import SpooltopError
-from spooltop.model.cursors import Cursor, ParsedValue, parse_value
 from spooltop.model.plan import Result, Selection
 from spooltop.model.vocabulary import Action, Box, Json, Key, escape
 
 from ..commands import footer
 from ..context import CommandContext, View
-from ..draw.cursors import verdict_words
 from ..draw.frame import inner_width, panel_frame
 from ..draw.spans import BLANK, Line, Lines, Span, Style, fitted, join, paragraph, plain
 from ..draw.text import clip_left, pad, safe, shown, text_width

@@ -6,16 +6,16 @@ from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from spooltop.cursors.draw import cursor_detail, cursor_table
+from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from spooltop.model.vocabulary import Box, Row
 
 from ..commands import footer
 from ..context import LISTS, CommandContext, View
 from ..draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
-from ..draw.cursors import cursor_detail, cursor_table
 from ..draw.detail import detail, message_lines
 from ..draw.header import header, is_mail, notice_lines
 from ..draw.lists import Moment, columns_for, fitting, list_header, row_line, title_line
-from ..draw.locks import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from ..draw.overview import overview
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
 from ..draw.problems import problem_lines

@@ -10,10 +10,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model import cursors as cursor_model
+from spooltop.cursors import model as cursor_model
+from spooltop.cursors.model import Cursor
+from spooltop.locks.draw import ranked
 from spooltop.model import query as filters
 from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.cursors import Cursor
 from spooltop.model.protocols import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.query import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.snapshot import Snapshot
@@ -24,7 +25,6 @@ from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
 from ..draw.header import Freshness, Times, Zone
 from ..draw.lists import COLUMNS
-from ..draw.locks import ranked
 from ..draw.text import ALONE, Ends, common_ends, safe
 from ..event_log import EventLog
 from ..messages import ListAdvanced, ListRequest, Page, PayloadRead, Search

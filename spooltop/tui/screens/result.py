@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from spooltop.model.cursors import direction, pick, same_json
-from spooltop.model.cursors import shown as cursor_text
+from spooltop.cursors.model import direction, pick
+from spooltop.cursors.model import shown as cursor_text
 from spooltop.model.plan import Outcome, Plan, Result, TrackedMessage
 from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import same_json
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict, escape, program
 

@@ -60,7 +60,7 @@ def test_a_set_waits_for_the_lock_and_not_for_ever(cursors: Cursors, monkeypatch
             if ends:
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
-        defaults = "spooltop.backends.directory.cursors.operator.CursorOperator.__init__.__kwdefaults__"
+        defaults = "spooltop.cursors.operator.CursorOperator.__init__.__kwdefaults__"
         monkeypatch.setitem(resolve_name(defaults), "wait", wait)
         [one] = cursors.do(Action.SET_CURSOR, NONE, source="imessage", value=89640)[1].items
     assert (len(waits) == 1) is ends and waits

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import open_control
+from spooltop.cursors.model import CursorSource
 from spooltop.engine import CursorFile
-from spooltop.model.cursors import CursorSource
 
 from .conftest import Opened
 

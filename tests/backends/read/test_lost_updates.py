@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spooltop.control import open_control
-from spooltop.model.cursors import Cursor
+from spooltop.cursors.model import Cursor
 
 SOURCES = ("imessage", "signal", "email", "teams", "messenger")
 Turn = tuple[int, str, bool]  # poller, action, and whether a look follows

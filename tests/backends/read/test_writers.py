@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors.files import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
+from spooltop.cursors.files import WriterWatch, handle_of, parse_events
 from spooltop.model.vocabulary import LockHolder
 from tests.needs import needs
 

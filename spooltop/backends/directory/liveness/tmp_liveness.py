@@ -22,12 +22,12 @@ from msgspec import Struct
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
+from spooltop.locks.lock_files import LockTable
 from spooltop.model.plan import Progress
 from spooltop.model.proc import Device
 from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, escape
 
 from ...access import user_name
-from ..locks.lock_files import LockTable
 from ..storage.location import Folders
 from ..storage.rows import tmp_row
 from .processes import Certainty, Descriptions, Descriptor, Descriptors, Process, Processes

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from spooltop.backends.access import user_name
+from spooltop.cursors.model import CursorSource
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unavailable, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.cursors import CursorSource
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.query import MessageFacts, parse

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .vocabulary import Json, LockHolder, escape
+from spooltop.model.vocabulary import Json, LockHolder, escape
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 
@@ -318,11 +318,6 @@ def type_change(before: Json, after: Json) -> str:
         elif one is not None and type(one) is not type(two) and (type(one), type(two)) != (float, int):
             return f"from {kind_of(one)} to {kind_of(two)}" + (f" in its field {escape(field)}" if field else "")
     return ""
-
-
-def same_json(one: Json, other: Json) -> bool:
-    """True if both are equal as JSON: True is not 1, and the order of keys does not matter."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 # Parses what a person types as the value of a cursor.

@@ -12,15 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from spooltop.engine.cursors import LOCK, CursorFile
-from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
-from spooltop.model.backend import Capabilities
-from spooltop.model.cursors import CursorSource, direction, pick, same_json, shown, type_change
-from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
-from spooltop.model.redact import unredact
-from spooltop.model.vocabulary import Action, Box, Json, Row, escape
-
-from ...journal.item_operator import (
+from spooltop.backends.directory.world import OpenOptions, System
+from spooltop.backends.journal.item_operator import (
     UNFILLED,
     PinnedChange,
     SingleOperator,
@@ -31,9 +24,17 @@ from ...journal.item_operator import (
     one_step_record,
     ref_of,
 )
-from ...journal.log_store import LogFiles, LogStore, with_above
-from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
-from ..world import OpenOptions, System
+from spooltop.backends.journal.log_store import LogFiles, LogStore, with_above
+from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
+from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
+from spooltop.engine.cursors import LOCK, CursorFile
+from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
+from spooltop.model.backend import Capabilities
+from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
+from spooltop.model.redact import unredact
+from spooltop.model.text import same_json
+from spooltop.model.vocabulary import Action, Box, Json, Row, escape
+
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
 # The log of cursors, one JSON object a line; an operation sets one cursor, so its lines have no step number. intent schema line

@@ -12,17 +12,11 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from spooltop.engine.atomic import publish_new, write_new
-from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
-from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse_file_ticket
-from spooltop.errors import UsageError
-from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
-from spooltop.model.units import age, count, duration
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Lock, Row, Verdict, escape
-
-from ...access import quoted
-from ...journal.item_operator import (
+from spooltop.backends.access import quoted
+from spooltop.backends.directory.storage.disk import mount_of
+from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
+from spooltop.backends.directory.world import OpenOptions, System
+from spooltop.backends.journal.item_operator import (
     UNFILLED,
     PinnedChange,
     SingleOperator,
@@ -32,11 +26,17 @@ from ...journal.item_operator import (
     operation_record,
     ref_of,
 )
-from ...journal.log_store import LogStore, with_above
-from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Time, Told
-from ..storage.disk import mount_of
-from ..storage.location import Pin, opened_below, pinned
-from ..world import OpenOptions, System
+from spooltop.backends.journal.log_store import LogStore, with_above
+from spooltop.backends.journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Time, Told
+from spooltop.engine.atomic import publish_new, write_new
+from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
+from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse_file_ticket
+from spooltop.errors import UsageError
+from spooltop.model.backend import Capabilities
+from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
+from spooltop.model.units import age, count, duration
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Lock, Row, Verdict, escape
+
 from .lock_files import (
     KIND,
     Judge,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.model.cursors import CursorSection, CursorWrite, direction, order, pick, shown
+from spooltop.cursors.model import CursorSection, CursorWrite, direction, order, pick, shown
 from spooltop.model.units import age, interval
 from spooltop.model.vocabulary import Json, LockHolder, escape, program
 

@@ -8,11 +8,10 @@ from functools import partial
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Lock, LockHolder, program
-
-from .frame import Section, frame
-from .header import ago
-from .spans import BLANK, Line, Lines, Span, Style, crop, dim, fitted, join, labelled, select, visible
-from .text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
+from spooltop.tui.draw.frame import Section, frame
+from spooltop.tui.draw.header import ago
+from spooltop.tui.draw.spans import BLANK, Line, Lines, Span, Style, crop, dim, fitted, join, labelled, select, visible
+from spooltop.tui.draw.text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"

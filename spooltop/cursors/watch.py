@@ -16,9 +16,9 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spooltop.cursors.model import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
-from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
 from spooltop.model.snapshot import Observation
 from spooltop.model.units import age, interval
 from spooltop.model.vocabulary import Json, escape

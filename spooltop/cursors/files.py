@@ -23,19 +23,18 @@ from contextlib import contextmanager, suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from spooltop.backends.access import closed_words, why_read_only
+from spooltop.backends.directory.events.inotify import in_order, listening, watch_fd
+from spooltop.backends.directory.scan import FolderNames
+from spooltop.backends.directory.storage.location import opened_below
+from spooltop.backends.directory.world import System
+from spooltop.cursors.model import CursorSource, CursorVersion, CursorWrite
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import Refused
-from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.text import finite, json_object
 from spooltop.model.vocabulary import Json, LockHolder, escape
-
-from ...access import closed_words, why_read_only
-from ..events.inotify import in_order, listening, watch_fd
-from ..scan import FolderNames
-from ..storage.location import opened_below
-from ..world import System
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
 # whose values would take over 48 MB is not parsed. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from spooltop.cli.commands.change import change
+from spooltop.cli.commands.status import watched
+from spooltop.cli.context import Context, answered, here_or
+from spooltop.cli.render import as_json, as_text
 from spooltop.control import Control
+from spooltop.cursors.model import Cursor, parse_value
 from spooltop.errors import UsageError
-from spooltop.model.cursors import Cursor, parse_value
 from spooltop.model.plan import Selection
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Json, escape, unescape
-
-from ..context import Context, answered, here_or
-from ..render import as_json, as_text
-from .change import change
-from .status import watched
 
 MUTED_FOR = "1h"
 

@@ -26,19 +26,18 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spooltop.backends.access import closed_words, why_read_only
+from spooltop.backends.directory.liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
+from spooltop.backends.directory.scan import FolderNames
+from spooltop.backends.directory.storage.disk import is_local, mount_of
+from spooltop.backends.directory.storage.location import opened_below
+from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.proc import Device, LockLine, parse_locks
 from spooltop.model.text import json_object
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import EXITED, Lock, LockHolder, Verdict, escape
-
-from ...access import closed_words, why_read_only
-from ..liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
-from ..scan import FolderNames
-from ..storage.disk import is_local, mount_of
-from ..storage.location import opened_below
-from ..world import System
 
 LIMIT = 1_024
 """Bytes that a marker has at most."""

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from spooltop.cursors.model import Cursor, CursorSection
+from spooltop.cursors.model import shown as cursor_text
+from spooltop.locks.draw import holder_info
 from spooltop.model import units
-from spooltop.model.cursors import Cursor, CursorSection
-from spooltop.model.cursors import shown as cursor_text
 from spooltop.model.snapshot import Snapshot
-
-from .header import Zone, when
-from .locks import holder_info
-from .spans import (
+from spooltop.tui.draw.header import Zone, when
+from spooltop.tui.draw.spans import (
     BLANK,
     Line,
     Lines,
@@ -33,7 +32,7 @@ from .spans import (
     spread,
     visible,
 )
-from .text import clip, clip_left, pad, pad_left, safe, shown, text_width, wrap
+from spooltop.tui.draw.text import clip, clip_left, pad, pad_left, safe, shown, text_width, wrap
 
 LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
