@@ -25,9 +25,20 @@ from .backends.registry import identify, lock_source
 from .cursors.model import Poll, cursor_fields
 from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
-from .model.backend import LockSource, OpenAs, OpenedOperator, OpenSettings, SideWatch, command_for
+from .model.backend import (
+    KeptView,
+    Listing,
+    ListProgress,
+    ListQuery,
+    LockSource,
+    OpenAs,
+    OpenedOperator,
+    OpenSettings,
+    Reader,
+    SideWatch,
+    command_for,
+)
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Result, Selection, TrackedMessage
-from .model.protocols import KeptView, Listing, ListProgress, ListQuery, Reader
 from .model.redact import Redactor
 from .model.snapshot import Observation, Problem, Severity, Snapshot
 from .model.target import Target, has_scheme
@@ -39,7 +50,7 @@ from .run_each import call_watched
 from .settings import Settings, SettingsFiles, from_environ, load
 
 if TYPE_CHECKING:
-    from .model.consumers import ConsumerList
+    from .model.snapshot import ConsumerList
     from .operate.operations import Operations
 
 __all__ = ["Control", "open_control"]

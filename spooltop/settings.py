@@ -20,8 +20,7 @@ from msgspec import Struct, field
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model.target import Target, full_name, has_password, has_scheme
-from spooltop.model.text import parse_toml
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import escape, parse_toml
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds

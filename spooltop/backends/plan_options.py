@@ -7,17 +7,16 @@ from collections.abc import Mapping
 
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import REASON_AT_MOST
-from spooltop.model.text import fill
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import Json, escape_text
+from spooltop.model.vocabulary import Json, escape_text, fill
 
 _SHOWN = 60
 """Bytes of the first test message that a plan shows."""
 
 
 class InjectedContent:
-    """The content of test messages, from the options ``text`` (with placeholders, see ``model.text``) or ``size`` (up to ``most``
-    bytes). Raises ``UsageError`` for invalid options."""
+    """The content of test messages, from the options ``text`` (with placeholders, see ``model.vocabulary``) or ``size`` (up to
+    ``most`` bytes). Raises ``UsageError`` for invalid options."""
 
     def __init__(self, options: Mapping[str, Json], most: int) -> None:
         text, size, source = options.get("text"), options.get("size"), options.get("source")

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from spooltop.model import query as filters
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.snapshot import AGE_BOUNDS, AHEAD, Ages, SourceAges
 from spooltop.model.vocabulary import Key, Row
 

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from spooltop.errors import UsageError
+from spooltop.model.backend import Sort
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import Sort
 from spooltop.model.units import parse_age, parse_rate
 from spooltop.model.vocabulary import Box, Verdict, unescape
 from spooltop.startup import WITH_VALUE

@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from spooltop.model.closing import Closing
 from spooltop.model.units import cells, count, duration, rate
-from spooltop.model.vocabulary import Row
+from spooltop.model.vocabulary import Closing, Row
 
 from .terminal import Terminal
 
@@ -88,7 +87,7 @@ class ProgressLine(Closing):
             self._paint([f"{self._what} {_bar(share, self._terminal.ascii)} {share:.0%}", words, _left(left)])
 
     def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-        """Shows the progress of a list that is made, as ``model.protocols.ListProgress``."""
+        """Shows the progress of a list that is made, as ``model.backend.ListProgress``."""
         self.share(share, "")
 
     def close(self) -> None:

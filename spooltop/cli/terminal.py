@@ -14,8 +14,7 @@ from types import FrameType
 from typing import Any, BinaryIO, TextIO, cast
 
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model.text import plain_locale
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import escape, plain_locale
 
 # Signals: of a worker, which receives them while it waits and sends them to its commands, and of what has to clean up.
 

@@ -33,8 +33,7 @@ from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import Refused
-from spooltop.model.text import finite, json_object
-from spooltop.model.vocabulary import Json, LockHolder, escape
+from spooltop.model.vocabulary import Json, LockHolder, escape, finite, json_object
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
 # whose values would take over 48 MB is not parsed. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps

@@ -32,8 +32,7 @@ from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageErro
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
 from spooltop.model.redact import unredact
-from spooltop.model.text import same_json
-from spooltop.model.vocabulary import Action, Box, Json, Row, escape
+from spooltop.model.vocabulary import Action, Box, Json, Row, escape, same_json
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
@@ -129,7 +128,7 @@ _TICK = 0.05
 
 
 class CursorOperator(SingleOperator[CursorSetIntent]):
-    """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or if it has none (``above``), in its
+    """Implements ``model.backend.Operator`` for the cursor files in ``path``, or if it has none (``above``), in its
     parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
     seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
     and the journal that an undo needs, have them in full."""

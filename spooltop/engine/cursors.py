@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
-from spooltop.model.closing import Closing
-from spooltop.model.text import finite, json_object, same_json
-from spooltop.model.vocabulary import Json, escape
+from spooltop.model.vocabulary import Closing, Json, escape, finite, json_object, same_json
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
 from .atomic import drop_drafts, make_file, publish

@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping
 
 from spooltop.model.snapshot import REASON_AT_MOST, Pause
-from spooltop.model.text import finite, json_object
-from spooltop.model.vocabulary import Json
+from spooltop.model.vocabulary import Json, finite, json_object
 
 from .dirs import SpoolDirs
 from .system.files import read_small, status_of

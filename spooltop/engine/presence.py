@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from spooltop.errors import UsageError
 from spooltop.model.queue import QueueIdentity
-from spooltop.model.text import finite, json_object
-from spooltop.model.vocabulary import Owner, Verdict, escape
+from spooltop.model.vocabulary import Owner, Verdict, escape, finite, json_object
 
 from .dirs import SpoolDirs
 from .names import in_cur

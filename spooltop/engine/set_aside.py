@@ -19,8 +19,7 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from spooltop.model.text import json_object
-from spooltop.model.vocabulary import ASIDE, Box, Json
+from spooltop.model.vocabulary import ASIDE, Box, Json, json_object
 
 from .atomic import discard, write_new
 from .dirs import SpoolDirs

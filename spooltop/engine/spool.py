@@ -12,10 +12,9 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
-from spooltop.model.closing import Closing
 from spooltop.model.queue import Guarantee, QueueIdentity
 from spooltop.model.snapshot import Pause
-from spooltop.model.vocabulary import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box, Closing
 
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
 from .consuming.consumer import Claim, Consumer

@@ -35,9 +35,8 @@ from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.proc import Device, LockLine, parse_locks
-from spooltop.model.text import json_object
 from spooltop.model.units import clock_time
-from spooltop.model.vocabulary import EXITED, Lock, LockHolder, Verdict, escape
+from spooltop.model.vocabulary import EXITED, Lock, LockHolder, Verdict, escape, json_object
 
 LIMIT = 1_024
 """Bytes that a marker has at most."""

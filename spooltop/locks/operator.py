@@ -263,7 +263,7 @@ def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
 
 
 class LockOperator(SingleOperator[LockRecord]):
-    """Implements ``model.protocols.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
+    """Implements ``model.backend.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
     view shows. With ``tickets`` the path itself is a queue."""
 
     def __init__(

@@ -38,8 +38,8 @@ from .units import parse_age, since
 from .vocabulary import Box, Lock, Row, Verdict, escape
 
 if TYPE_CHECKING:
-    from .consumers import ConsumerRow
     from .plan import OperationRecord
+    from .snapshot import ConsumerRow
 
 
 # The facts that a filter asks for: of messages, consumers, cursors, locks and operations alike. Texts are as shown, that is

@@ -11,9 +11,9 @@ from typing import Protocol, Self
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.closing import Closing
 from spooltop.model.plan import OperationRecord
 from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Closing
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""

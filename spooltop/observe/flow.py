@@ -9,8 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow
-from spooltop.model.snapshot import Completion, Flow, HolderFlow, Observation, Percentiles, RateHistory, Rates, Return, Tried
+from spooltop.model.snapshot import (
+    Completion,
+    ConsumerList,
+    ConsumerRate,
+    ConsumerRow,
+    Flow,
+    HolderFlow,
+    Observation,
+    Percentiles,
+    RateHistory,
+    Rates,
+    Return,
+    Tried,
+)
 from spooltop.model.vocabulary import DIED, Box, began
 
 from .thresholds import Thresholds

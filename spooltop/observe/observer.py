@@ -15,11 +15,21 @@ from msgspec.structs import replace
 from spooltop.cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
 from spooltop.cursors.model import Cursor, CursorSource, CursorVersion, CursorWrite
 from spooltop.cursors.watch import CursorWatch, WatchedFile
-from spooltop.model.consumers import ConsumerList
 from spooltop.model.plan import Selection
 from spooltop.model.queue import again_words
 from spooltop.model.redact import Redactor
-from spooltop.model.snapshot import CODES, BoxState, Capacity, Observation, Problem, Rates, Severity, Snapshot, pause_words
+from spooltop.model.snapshot import (
+    CODES,
+    BoxState,
+    Capacity,
+    ConsumerList,
+    Observation,
+    Problem,
+    Rates,
+    Severity,
+    Snapshot,
+    pause_words,
+)
 from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
 from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict, began, escape
 

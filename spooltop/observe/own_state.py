@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.protocols import KeptView, Sort
+from spooltop.model.backend import KeptView, Sort
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import escape, unescape

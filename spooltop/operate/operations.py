@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.system.files import NotRegular, read_small
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
+from spooltop.model.backend import Operator
 from spooltop.model.plan import (
     Actor,
     AuditLine,
@@ -41,7 +42,6 @@ from spooltop.model.plan import (
     others_of,
     verdicts_of,
 )
-from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation
 from spooltop.model.target import full_name, has_scheme
@@ -446,7 +446,7 @@ class Operations:
         stop: Callable[[], bool] | None = None,
     ) -> Plan:
         """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
-        beginning); inject ``count``, ``text`` (see ``model.text``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
+        beginning); inject ``count``, ``text`` (see ``model.vocabulary``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
         requeue ``hold_poison`` (holds messages at which so many consumers died that they may be the cause, and requeues the
         others); pause ``reason``; purge ``now`` (deletes without the trash); all ``rate`` (items per second).
 

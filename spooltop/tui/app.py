@@ -15,7 +15,7 @@ from textual.screen import Screen
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.protocols import KeptView
+from spooltop.model.backend import KeptView
 from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .context import CommandContext, View

@@ -8,11 +8,9 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from spooltop.cursors.model import Cursor
-from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerRow
+from spooltop.model.backend import Capabilities, Sort
 from spooltop.model.plan import Plan, Selection
-from spooltop.model.protocols import Sort
-from spooltop.model.snapshot import BoxState, Problem, Snapshot
+from spooltop.model.snapshot import BoxState, ConsumerRow, Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Key, Lock, Row, Verdict
 
 # Decides whether a new snapshot is worth painting. A spool where nothing happens must cost the terminal nothing, and the thread

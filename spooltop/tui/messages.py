@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from spooltop.model.consumers import ConsumerList
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import TrackedMessage
-from spooltop.model.protocols import ListQuery
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.snapshot import ConsumerList, Snapshot
 from spooltop.model.vocabulary import Key, Payload, Row
 
 

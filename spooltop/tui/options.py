@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from spooltop.model.protocols import Sort
-from spooltop.model.text import plain_locale
+from spooltop.model.backend import Sort
+from spooltop.model.vocabulary import plain_locale
 
 
 class Options(Struct, frozen=True):

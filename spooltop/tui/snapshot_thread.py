@@ -20,9 +20,8 @@ from textual.message_pump import MessagePump
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model import units
-from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.protocols import Listing, ListQuery
-from spooltop.model.snapshot import Observation, Snapshot
+from spooltop.model.backend import Listing, ListQuery
+from spooltop.model.snapshot import ConsumerList, ConsumerRow, Observation, Snapshot
 from spooltop.model.vocabulary import Key, Row
 
 from .context import CLOCK, ChangeFilter
@@ -235,7 +234,7 @@ LONGEST = 1.0
 
 
 class IntervalProgress:
-    """A ``model.protocols.ListProgress``: when a drawing is due, ``show`` gets the share that is done (0 to 1), the rows and the
+    """A ``model.backend.ListProgress``: when a drawing is due, ``show`` gets the share that is done (0 to 1), the rows and the
     count."""
 
     def __init__(self, monotonic: Callable[[], float], show: Callable[[float, Sequence[Row], int], None]) -> None:

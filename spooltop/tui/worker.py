@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.protocols import KeptView
+from spooltop.model.backend import KeptView
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from spooltop.backends.redis.streams.look import PidJudge
 from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.backends.surroundings import LocalClient
 from spooltop.control import Control, open_control
+from spooltop.model.backend import FIRST_SORT, ListQuery, Sort
 from spooltop.model.plan import Outcome, Selection
-from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.queues import open_queue
 from tests.e2e.terminal import SPOOLTOP

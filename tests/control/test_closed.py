@@ -12,8 +12,8 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Closed, Unreadable
+from spooltop.model.backend import KeptView, ListQuery
 from spooltop.model.plan import Plan, Selection
-from spooltop.model.protocols import KeptView, ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.scratch import descriptors
 

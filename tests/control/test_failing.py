@@ -13,8 +13,8 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld

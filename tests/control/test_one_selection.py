@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.control import Control
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld, message_id
 

@@ -13,8 +13,8 @@ from rich.pretty import pretty_repr
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.redact import REDACTED, Redactor, redact, unredact
 from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action, Box, Json

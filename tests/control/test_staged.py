@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Outcome, Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import open_control
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.snapshot import expired_words, kept_words
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld

@@ -21,8 +21,8 @@ from spooltop.cli.commands.move import forget_ended, move_messages
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
 from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpooltopError
+from spooltop.model.backend import KeptView
 from spooltop.model.plan import Outcome, Selection
-from spooltop.model.protocols import KeptView
 from spooltop.model.vocabulary import Action
 from tests.builders import CursorWorld, LayoutWorld, LockWorld, SpoolWorld, World
 

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from spooltop.model.text import parse_toml
+from spooltop.model.vocabulary import parse_toml
 
 PART = ["a", '"a"', "'a'", '"a\\"b"', '"a.b"', "-", "7"]
 

@@ -15,7 +15,7 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine.system.files import read_small
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.protocols import KeptView, Sort
+from spooltop.model.backend import KeptView, Sort
 from spooltop.model.snapshot import Severity
 from tests.builders import CursorWorld
 from tests.clock import Clock

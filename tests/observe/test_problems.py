@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from spooltop.errors import UsageError
 from spooltop.model import query
-from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.snapshot import (
     AGE_BOUNDS,
     CODES,
     Ages,
     BoxState,
     Completion,
+    ConsumerList,
+    ConsumerRow,
     Disk,
     Flow,
     HolderFlow,

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Outcome, Result, Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .actor import DRIVERS, Actor, job_queue, library, nq, wait_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from spooltop.model.protocols import Listing, ListQuery
+from spooltop.model.backend import Listing, ListQuery
 from spooltop.model.snapshot import Observation
 from spooltop.model.vocabulary import Box, Row
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerList
 from spooltop.model.plan import Plan, Selection
 from spooltop.model.snapshot import (
     AGE_BOUNDS,
     Ages,
     BoxState,
+    ConsumerList,
     Disk,
     Observation,
     Problem,

@@ -9,9 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from spooltop.model.consumers import ConsumerList
 from spooltop.model.plan import Item, Plan, Refusal, Result, Selection, TrackedMessage
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.snapshot import ConsumerList, Snapshot
 from spooltop.model.vocabulary import Action, Box, Holders, Holding, Key, Payload, Row
 
 from ..tui.fake import FakeControl

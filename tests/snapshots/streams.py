@@ -8,11 +8,12 @@ from functools import cache
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor, CursorSection
-from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.plan import Confirm, Item, Plan, Refusal, Selection
 from spooltop.model.snapshot import (
     BoxState,
     Capacity,
+    ConsumerList,
+    ConsumerRow,
     Flow,
     Observation,
     Problem,

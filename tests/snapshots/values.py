@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from spooltop.cursors.model import Cursor, CursorSection, CursorSource, Poll, shown
-from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
 from spooltop.model.plan import Selection
 from spooltop.model.snapshot import (
     AGE_BOUNDS,
     Ages,
     BoxState,
+    ConsumerList,
+    ConsumerRate,
+    ConsumerRow,
     Disk,
     Flow,
     Observation,
@@ -26,6 +28,7 @@ from spooltop.model.snapshot import (
     Severity,
     Snapshot,
     SourceAges,
+    Usage,
     VerdictCounts,
     Viewer,
     Watch,

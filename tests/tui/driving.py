@@ -13,7 +13,7 @@ from textual import events
 from textual.keys import REPLACED_KEYS, key_to_character
 from textual.pilot import Pilot
 
-from spooltop.model.protocols import KeptView
+from spooltop.model.backend import KeptView
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
 from spooltop.tui.snapshot_thread import Pace

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from spooltop.backends.row_listing import RowListing
 from spooltop.cursors.model import Cursor
 from spooltop.errors import Refused, Unreadable
-from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.backend import Capabilities, KeptView, ListProgress, ListQuery
 from spooltop.model.plan import (
     EVERY,
     AuditTrail,
@@ -28,9 +27,10 @@ from spooltop.model.plan import (
     Selection,
     TrackedMessage,
 )
-from spooltop.model.protocols import KeptView, ListProgress, ListQuery
 from spooltop.model.snapshot import (
     BoxState,
+    ConsumerList,
+    ConsumerRow,
     Disk,
     Observation,
     Pause,

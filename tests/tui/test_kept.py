@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.protocols import KeptView, Sort
+from spooltop.model.backend import KeptView, Sort
 
 from .driving import Options, dashboard, several
 from .fake import FakeControl, claim, waiting

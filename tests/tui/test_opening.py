@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.errors import UsageError
-from spooltop.model.protocols import Sort
+from spooltop.model.backend import Sort
 from spooltop.model.vocabulary import Verdict
 from spooltop.settings import from_environ
 from tests.cli.streams import spooltop

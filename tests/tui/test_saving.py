@@ -10,7 +10,7 @@ import pytest
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, Unreadable
-from spooltop.model.protocols import ListQuery
+from spooltop.model.backend import ListQuery
 from spooltop.model.vocabulary import Box
 
 from .driving import dashboard

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from spooltop.cursors.model import CursorSection
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerList
-from spooltop.model.snapshot import BoxState, Problem, Severity, Snapshot
+from spooltop.model.snapshot import BoxState, ConsumerList, Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .driving import Options, dashboard

@@ -20,7 +20,7 @@ from spooltop.engine.names import Name, is_own_id, parse
 from spooltop.engine.system.files import NotRegular, open_regular
 from spooltop.errors import Unreadable
 from spooltop.model import query as filters
-from spooltop.model.protocols import ListProgress, ListQuery
+from spooltop.model.backend import ListProgress, ListQuery
 from spooltop.model.vocabulary import ASIDE, Box, Key, Payload, Row, Verdict, escape
 
 from ..access import closed_words, user_name

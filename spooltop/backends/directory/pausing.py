@@ -124,7 +124,7 @@ class PauseRef(PinnedChange[PauseIntent], frozen=True):
 
 
 class PauseOperator(SingleOperator[PauseIntent]):
-    """Implements ``model.protocols.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
+    """Implements ``model.backend.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
     of a plan; ``given`` is the path as it was given."""
 
     def __init__(

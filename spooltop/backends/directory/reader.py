@@ -21,12 +21,10 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import read_pause
 from spooltop.errors import Unreadable
 from spooltop.locks.lock_files import LockFiles, LockTableCache, folder_closed, message_locks
-from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerList
+from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.proc import Mount
-from spooltop.model.protocols import Listing, ListProgress, ListQuery
-from spooltop.model.snapshot import BoxState, Disk, Observation, Pause, Watch
+from spooltop.model.snapshot import BoxState, ConsumerList, Disk, Observation, Pause, Watch
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row
 
 from ..row_listing import RowListing
@@ -129,7 +127,7 @@ no events."""
 
 
 class DirectoryReader:
-    """Implements ``model.protocols.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
+    """Implements ``model.backend.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
 
     ``writers`` reports who writes the cursors and is closed with the reader. Opening raises ``UsageError`` for an invalid value
     of ``pids``, else nothing: the first ``Observation`` says what is wrong with the spool.
@@ -385,7 +383,7 @@ _PERIOD = 1.0
 
 
 class StandaloneReader:
-    """Implements ``model.protocols.Reader`` for a target of layout "cursors", "tickets" or "locks". ``writers`` reports who
+    """Implements ``model.backend.Reader`` for a target of layout "cursors", "tickets" or "locks". ``writers`` reports who
     writes the cursors and is closed with the reader."""
 
     def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:

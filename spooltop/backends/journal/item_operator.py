@@ -176,7 +176,7 @@ class EndedStep(NamedTuple, Generic[ResultT]):
 
 
 class ItemOperator(ABC, Generic[IntentT, ResultT]):
-    """Implements ``model.protocols.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
+    """Implements ``model.backend.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
     subclass pins the items, changes those of a step, and says which of its operations can be undone. ``path`` is named in errors;
     ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds."""
 

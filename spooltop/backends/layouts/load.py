@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model.text import parse_toml
 from spooltop.model.units import parse_age
-from spooltop.model.vocabulary import Action, escape
+from spooltop.model.vocabulary import Action, escape, parse_toml
 
 from .definition import (
     BOXES,

@@ -15,11 +15,9 @@ from msgspec.structs import replace
 
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.errors import Unreadable
-from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery
 from spooltop.model.plan import TrackedMessage
-from spooltop.model.protocols import Listing, ListProgress, ListQuery
-from spooltop.model.snapshot import Ages, BoxState, Observation, VerdictCounts, Watch
+from spooltop.model.snapshot import Ages, BoxState, ConsumerList, ConsumerRow, Observation, VerdictCounts, Watch
 from spooltop.model.vocabulary import (
     ASIDE,
     Action,
@@ -257,7 +255,7 @@ _SHARE = 20
 
 
 class LayoutReader:
-    """Implements ``model.protocols.Reader`` for the directory ``path``. ``around`` answers questions about processes;
+    """Implements ``model.backend.Reader`` for the directory ``path``. ``around`` answers questions about processes;
     ``read_only`` says why nothing may be changed."""
 
     def __init__(

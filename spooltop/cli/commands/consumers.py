@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from spooltop.model.consumers import ConsumerList, ConsumerRow, nameless_words
+from spooltop.model.snapshot import ConsumerList, ConsumerRow, nameless_words
 from spooltop.model.units import age, at_most, duration, fit, since, size
 from spooltop.model.vocabulary import escape
 

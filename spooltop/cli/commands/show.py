@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
+from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import OperationRecord, Selection
-from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import LIVE, Box, Lock, Row, escape
 

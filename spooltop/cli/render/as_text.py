@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from spooltop.cursors.model import Cursor
 from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.text import suppressed_words
 from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, since, size, span
 from spooltop.model.vocabulary import (
     EXITED,
@@ -24,6 +23,7 @@ from spooltop.model.vocabulary import (
     Verdict,
     escape,
     escape_text,
+    suppressed_words,
 )
 
 from ..terminal import printable

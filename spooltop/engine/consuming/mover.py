@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from spooltop.errors import Unreadable
-from spooltop.model.closing import Closing
 from spooltop.model.queue import InterruptedMove, QueueCounts
-from spooltop.model.vocabulary import Box, Verdict, escape
+from spooltop.model.vocabulary import Box, Closing, Verdict, escape
 
 from ..dirs import SpoolDirs
 from ..names import Name, claimable, not_before, parse

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from spooltop.model import units
 from spooltop.model.snapshot import BoxState, Percentiles, Snapshot, expired_words
-from spooltop.model.text import suppressed_words
-from spooltop.model.vocabulary import ASIDE, LIVE, Box
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, suppressed_words
 
 from .header import ago
 from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, crop, dim, first_fit, fitted, join, line_width, plain

@@ -8,9 +8,8 @@ from itertools import zip_longest
 from msgspec.structs import replace
 
 from spooltop.model import units
-from spooltop.model.consumers import ConsumerList, ConsumerRow, Usage, nameless_words
-from spooltop.model.protocols import Sort
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.backend import Sort
+from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, Usage, nameless_words
 from spooltop.model.vocabulary import Box
 
 from .header import FRESH, Freshness, Times, Zone, ago, freshness_line, when

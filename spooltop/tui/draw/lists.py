@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model import units
-from spooltop.model.protocols import Sort
+from spooltop.model.backend import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 

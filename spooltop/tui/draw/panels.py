@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from spooltop.cursors.draw import written
 from spooltop.model import units
-from spooltop.model.protocols import Sort
+from spooltop.model.backend import Sort
 from spooltop.model.snapshot import AGE_BOUNDS, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict, began
 

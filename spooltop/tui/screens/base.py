@@ -18,7 +18,7 @@ from textual.screen import Screen, ScreenResultType
 from textual.strip import Strip
 
 from spooltop.errors import SpooltopError
-from spooltop.model.protocols import Sort
+from spooltop.model.backend import Sort
 
 from ..commands import (
     GOES,

@@ -14,8 +14,8 @@ from textual.events import Key, Resize
 from textual.message import Message
 
 from spooltop.errors import SpooltopError
+from spooltop.model.backend import Sort
 from spooltop.model.plan import Result, Selection
-from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, escape, escape_text
 

@@ -14,10 +14,9 @@ from spooltop.cursors import model as cursor_model
 from spooltop.cursors.model import Cursor
 from spooltop.locks.draw import ranked
 from spooltop.model import query as filters
-from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.protocols import FIRST_SORT, KeptView, ListQuery, Sort
+from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.query import consumer_facts, cursor_facts, lock_facts
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Lock, Payload, Row, Verdict
 
 from ..context import BOX_OF, LISTS, CommandContext, ListState, View

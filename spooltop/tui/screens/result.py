@@ -12,9 +12,8 @@ from spooltop.cursors.model import direction, pick
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.model.plan import Outcome, Plan, Result, TrackedMessage
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import same_json
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict, escape, program
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict, escape, program, same_json
 
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame

@@ -16,9 +16,8 @@ from spooltop.backends.layouts.operator.operator import LayoutOperator
 from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.surroundings import Users
 from spooltop.control import Control, open_control
-from spooltop.model.backend import Capabilities
+from spooltop.model.backend import Capabilities, ListQuery
 from spooltop.model.plan import Result
-from spooltop.model.protocols import ListQuery
 from spooltop.model.snapshot import Disk, Viewer
 from spooltop.model.vocabulary import Box, Holders, Row, Verdict
 from tests.scratch import own_state

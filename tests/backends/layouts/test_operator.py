@@ -19,8 +19,8 @@ import pytest
 from spooltop.backends.layouts.operator.operator import LayoutOperator
 from spooltop.backends.layouts.operator.performer import Performer
 from spooltop.errors import Refused
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Confirm, Outcome, Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.backends.conftest import Interpose
 from tests.backends.layouts.queues import Around, opened, outcomes, rows_of, set_default

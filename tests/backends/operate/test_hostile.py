@@ -25,8 +25,8 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Outcome, Result, Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import LIVE, Action, Box
 from tests.builders import SpoolWorld
 from tests.needs import needs

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spooltop.errors import UsageError
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Confirm, Outcome, Plan, Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld
 from tests.clock import NOW, Clock

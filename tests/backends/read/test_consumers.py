@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from spooltop.control import Control
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.snapshot import ConsumerList, ConsumerRow
 from spooltop.model.vocabulary import Verdict
 from tests.builders import SpoolWorld, message_id
 

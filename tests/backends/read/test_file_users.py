@@ -9,7 +9,7 @@ import pytest
 
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Unreadable
-from spooltop.model.protocols import ListQuery
+from spooltop.model.backend import ListQuery
 from spooltop.model.vocabulary import Box, Holders
 from tests.builders import SpoolWorld, message_id
 from tests.needs import needs

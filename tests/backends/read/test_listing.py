@@ -12,8 +12,8 @@ import pytest
 
 from spooltop.control import Control
 from spooltop.errors import UsageError
+from spooltop.model.backend import ListQuery, Sort
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.query import parse
 from spooltop.model.vocabulary import Box, Row, Verdict
 

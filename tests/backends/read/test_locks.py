@@ -16,7 +16,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from spooltop.model.protocols import ListQuery
+from spooltop.model.backend import ListQuery
 from spooltop.model.vocabulary import Box, Lock
 from tests.cli.streams import spooltop
 from tests.needs import needs

@@ -19,8 +19,8 @@ import pytest
 from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, SpooltopError, Unreadable
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import LIVING, SpoolWorld
 from tests.clock import Clock

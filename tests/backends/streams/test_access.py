@@ -13,8 +13,8 @@ from spooltop import open_queue
 from spooltop.backends.redis.operator import operator
 from spooltop.control import Control, open_control
 from spooltop.errors import NotASpool, Refused, Unavailable
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Outcome, Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.cli.streams import Done, spooltop
 

@@ -16,8 +16,8 @@ from redis import Redis
 from spooltop import open_queue
 from spooltop.control import Control, open_control
 from spooltop.errors import Refused, SpooltopError
+from spooltop.model.backend import ListQuery, Sort
 from spooltop.model.plan import Outcome, Selection
-from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import spooltop
 from tests.scratch import own_state

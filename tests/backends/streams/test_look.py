@@ -18,8 +18,8 @@ from redis import Redis
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Unreadable
+from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import Outcome, Plan, Selection
-from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.snapshot import Observation
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from tests.builders import GONE

@@ -18,8 +18,8 @@ from redis.exceptions import ResponseError
 from spooltop import open_queue
 from spooltop.control import open_control
 from spooltop.errors import NotASpool, PutUnknown, Refused, SpoolFull, SpooltopError, Unavailable, Unreadable
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import spooltop
 from tests.stream_builders import StreamWorld

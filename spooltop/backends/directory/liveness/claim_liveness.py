@@ -25,8 +25,8 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
-from spooltop.model.consumers import ConsumerList, ConsumerRow, Usage
 from spooltop.model.plan import Progress
+from spooltop.model.snapshot import ConsumerList, ConsumerRow, Usage
 from spooltop.model.units import age
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict, began, escape
 

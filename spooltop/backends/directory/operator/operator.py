@@ -18,7 +18,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.backend import Capabilities
+from spooltop.model.backend import Capabilities, Operator
 from spooltop.model.plan import (
     BATCH,
     AuditTrail,
@@ -33,7 +33,6 @@ from spooltop.model.plan import (
     Selection,
     boxes_of,
 )
-from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict, escape, program
 
@@ -55,7 +54,7 @@ from .undo import records, undo_candidates
 
 
 class OperatorChain:
-    """Implements ``model.protocols.Operator``: each of ``sides`` makes the operator that has the actions beside it; ``main`` has
+    """Implements ``model.backend.Operator``: each of ``sides`` makes the operator that has the actions beside it; ``main`` has
     the rest."""
 
     def __init__(self, main: Operator, *sides: tuple[Callable[[], ItemOperator[Any, Any]], Sequence[Action]]) -> None:
@@ -101,7 +100,7 @@ _SETTLES = 1.1
 
 
 class DirectoryOperator(Struct, kw_only=True):
-    """Implements ``model.protocols.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
+    """Implements ``model.backend.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
     now.
 
     ``look`` lists and judges the messages of a box, ``again`` judges single names once more. A mail folder

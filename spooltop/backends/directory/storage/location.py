@@ -13,8 +13,7 @@ from typing import NamedTuple, Protocol, Self
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES, Files
-from spooltop.model.text import finite
-from spooltop.model.vocabulary import ASIDE, Box, Json, escape
+from spooltop.model.vocabulary import ASIDE, Box, Json, escape, finite
 
 from ...journal.log_store import OPERATION
 

@@ -176,7 +176,7 @@ _STEP_ENDS = 1.0
 
 
 class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
-    """Implements ``model.protocols.Operator`` for the queue at ``path``. ``around`` answers questions about processes. ``wait``
+    """Implements ``model.backend.Operator`` for the queue at ``path``. ``around`` answers questions about processes. ``wait``
     sleeps some seconds; ``patience`` is how many seconds a change waits for a lock."""
 
     at_once = BATCH

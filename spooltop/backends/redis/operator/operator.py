@@ -30,8 +30,7 @@ from spooltop.model.plan import (
 )
 from spooltop.model.queue import again_words
 from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.text import json_object
-from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape
+from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape, json_object
 
 from ...journal.item_operator import EndedStep, ItemOperator, operation_record
 from ...journal.log_store import STATE_DIR, LogFiles, StateLogs
@@ -592,7 +591,7 @@ AT_ONCE = 25
 
 
 class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
-    """Implements ``model.protocols.Operator`` for the group ``names.group``, whose address is ``shown``. ``judge`` knows which
+    """Implements ``model.backend.Operator`` for the group ``names.group``, whose address is ``shown``. ``judge`` knows which
     consumers are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal on
     this machine: a stream can be trimmed by others. ``read_only`` says why nothing may be changed."""
 

@@ -17,9 +17,8 @@ from spooltop.engine.arguments import check_seconds
 from spooltop.engine.consuming.consumer import end_block
 from spooltop.engine.system.host import is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavailable
-from spooltop.model.closing import Closing
 from spooltop.model.queue import InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import Closing, escape
 
 from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words

@@ -18,11 +18,9 @@ from spooltop.engine.pausing import pause_from
 from spooltop.engine.producing.producer import MessageId
 from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
-from spooltop.model.closing import Closing
 from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity, mover_of
 from spooltop.model.snapshot import Pause
-from spooltop.model.text import json_object
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import Closing, escape, json_object
 
 from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames

@@ -8,8 +8,8 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from spooltop.errors import Unavailable, Unreadable
+from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of

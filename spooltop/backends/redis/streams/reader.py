@@ -15,16 +15,24 @@ from spooltop.backends.access import user_name
 from spooltop.cursors.model import CursorSource
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unavailable, Unreadable
-from spooltop.model.backend import Capabilities
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery
 from spooltop.model.plan import TrackedMessage
-from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.query import MessageFacts, parse
-from spooltop.model.snapshot import BoxState, Capacity, Flow, Observation, QueueFinding, VerdictCounts, Viewer, Watch
-from spooltop.model.text import json_object
+from spooltop.model.snapshot import (
+    BoxState,
+    Capacity,
+    ConsumerList,
+    ConsumerRow,
+    Flow,
+    Observation,
+    QueueFinding,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
 from spooltop.model.units import age, count
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began, escape
+from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began, escape, json_object
 
 from ...row_listing import RowListing
 from ..client import Endpoint, ErrorReply, text_of
@@ -370,7 +378,7 @@ ABSENT = {
 
 
 class StreamReader:
-    """Implements ``model.protocols.Reader`` for one group. ``shown`` is its address without secrets, ``judge`` knows which
+    """Implements ``model.backend.Reader`` for one group. ``shown`` is its address without secrets, ``judge`` knows which
     consumers are processes of this host. ``capabilities`` says what may be changed, ``read_only`` why nothing may. Messages in
     the trash expire after ``retention`` seconds; producers trim the stream to ``maxlen`` entries, 0: not known."""
 
