@@ -13,13 +13,12 @@ import struct
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from filelock import FileLock
 from msgspec import Struct, field
@@ -98,27 +97,22 @@ _DATA = b"x" * PAYLOAD
 
 
 class Answer(Struct, frozen=True):
-    """Measurements of one worker in one run."""
+    """Measurements of one process in one run: how long each step took, and the seconds that they took together. ``delivered`` are
+    the times from the put of a message to its claim."""
 
     seconds: float
     times: Counter[int]
-    delivered: Counter[int]
+    delivered: Counter[int] = field(default_factory=Counter[int])
 
 
-class Measured(Struct):
-    """Times of all steps in nanoseconds, and the seconds that they took together. ``delivered`` are the times from the put of a
-    message to its claim."""
-
-    seconds: float = 0.0
-    times: array[int] = field(default_factory=lambda: array("Q"))
-    delivered: array[int] = field(default_factory=lambda: array("Q"))
+_Steps = tuple[Callable[[], object], Callable[[int], object]]
 
 
-def _timed(prepare: Callable[[], None], step: Callable[[int], None], until: int) -> Measured:
+def _repeat(steps: _Steps, until: int) -> Answer:
     """Does steps in batches until ``until`` (ns of the monotonic clock), and later by the time that the first batch takes to
     prepare: on a slow file system that may be all there is."""
-    found = Measured()
-    clock, times = time.monotonic_ns, found.times
+    prepare, step = steps
+    clock, times, seconds = time.monotonic_ns, array("Q"), 0.0
     began = clock()
     prepare()
     until += clock() - began
@@ -132,8 +126,8 @@ def _timed(prepare: Callable[[], None], step: Callable[[int], None], until: int)
                 break
             step(number)
             times.append(clock() - before)
-        found.seconds += (clock() - began) / 1e9
-    return found
+        seconds += (clock() - began) / 1e9
+    return Answer(seconds, Counter(map(rounded, times)))
 
 
 class _Files:
@@ -142,10 +136,8 @@ class _Files:
     def __init__(self, folder: str) -> None:
         self.names = [f"{number:016}.bench" for number in range(BATCH)]
         self.fds = []
-        for name in ("a", "b"):
-            path = os.path.join(folder, name)
-            with suppress(FileExistsError):
-                os.mkdir(path)
+        for path in (os.path.join(folder, "a"), os.path.join(folder, "b")):
+            os.mkdir(path)
             self.fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
 
     def prepare(self, full: bool) -> None:
@@ -194,14 +186,6 @@ FILES: Mapping[str, tuple[bool, Callable[[_Files, int], None]]] = {
 }  # fmt: skip
 """Operations with files: True if they need all files, and the step."""
 
-
-def run_files(name: str, folder: str, until: int) -> Measured:
-    """Does one thing with files again and again."""
-    files = _Files(folder)
-    full, step = FILES[name]
-    return _timed(partial(files.prepare, full), partial(step, files), until)
-
-
 _Calls = tuple[Callable[[], object], Callable[[], object]]
 _OFD = struct.Struct("hhqqi0q")
 
@@ -227,10 +211,6 @@ def _polled(make: Callable[[str], object], remove: Callable[[str], object], path
     return take, partial(remove, path)
 
 
-def _create(path: str) -> None:
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
 LOCKS: Mapping[str, Callable[[str], _Calls]] = {
     "flock(2)": partial(_on_descriptor, fcntl.flock, (fcntl.LOCK_EX,), (fcntl.LOCK_UN,)),
     "fcntl(2), POSIX": partial(_on_descriptor, fcntl.lockf, (fcntl.LOCK_EX,), (fcntl.LOCK_UN,)),
@@ -241,170 +221,11 @@ LOCKS: Mapping[str, Callable[[str], _Calls]] = {
     ),
     "filelock": _filelock,
     "mkdir(2)": partial(_polled, os.mkdir, os.rmdir),
-    "open(2), O_EXCL": partial(_polled, _create, os.unlink),
+    "open(2), O_EXCL": partial(
+        _polled, lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)), os.unlink,
+    ),
 }  # fmt: skip
 """Locks by name. Each gives what takes it, waiting if necessary, and what releases it."""
-
-
-def run_lock(name: str, folder: str, until: int, *, counted: bool) -> Measured:
-    """Takes and releases a lock again and again. ``counted``: holding it, adds to a counter that all share, in two steps: without
-    a lock, updates are lost."""
-    take, release = LOCKS[name](os.path.join(folder, "lock"))
-    counter = os.open(os.path.join(folder, "counter"), os.O_RDWR | os.O_CREAT, 0o600)
-
-    def step(number: int) -> None:
-        take()
-        try:
-            if counted:
-                value = int.from_bytes(os.pread(counter, 8, 0), "little")
-                os.pwrite(counter, (value + 1).to_bytes(8, "little"), 0)
-        finally:
-            release()
-
-    return _timed(lambda: None, step, until)
-
-
-def _moments(found: Measured, until: int) -> Iterator[int]:
-    """Yields the moment before each step, until ``until``, and measures how long they took together."""
-    began = time.monotonic_ns()
-    while (before := time.monotonic_ns()) < until and len(found.times) < _MOST:
-        yield before
-    found.seconds = (time.monotonic_ns() - began) / 1e9
-
-
-def run_writer(folder: str, durable: bool, until: int) -> Measured:
-    """Puts messages, and waits while too many of them wait. Each begins with the moment of its put."""
-    found = Measured()
-    clock = time.monotonic_ns
-    with Spool(folder, durable=durable) as spool:
-        for before in _moments(found, until):
-            spool.put(before.to_bytes(8, "little") + _DATA[8:])
-            found.times.append(clock() - before)
-            while len(found.times) % _EVERY == 0 and clock() < until and spool.depth() > _BACKLOG:
-                time.sleep(_POLL)
-    return found
-
-
-def run_reader(folder: str, durable: bool, until: int) -> Measured:
-    """Claims and acks messages."""
-    found = Measured()
-    clock = time.monotonic_ns
-    with Spool(folder, durable=durable) as spool:
-        for before in _moments(found, until):
-            claim = spool.claim(timeout=0)
-            if claim is None:
-                claim = spool.claim(timeout=max(0.0, min(0.05, (until - clock()) / 1e9)))
-                if claim is None:
-                    continue
-                before = clock()  # the wait for a message is no work
-            found.delivered.append(clock() - int.from_bytes(claim.data[:8], "little"))
-            claim.ack()
-            found.times.append(clock() - before)
-    return found
-
-
-# The worker processes, and runs in which several of them begin at the same moment.
-
-_PATIENCE = 60.0
-"""Seconds that a worker may take longer than its run."""
-_LEAD = 0.02
-"""Seconds from when the first hears of its job to the moment at which all begin."""
-_TICK = 0.1
-
-Job = Callable[[int], Measured]
-"""Work of one process in a run, until a moment (ns of the monotonic clock); it can be sent."""
-
-
-def work(pipe: Connection, parent: int) -> None:
-    """Says that it is there, then does the jobs that arrive on ``pipe`` with the moments of their begin and end (ns of the
-    monotonic clock): for each it sends an ``Answer``, or in words why there is none. Ends with its parent."""
-    if not end_with_parent(signal.SIGKILL, parent):
-        return
-    pipe.send("ready")
-    with suppress(EOFError):
-        while True:
-            job, begin, end = pipe.recv()
-            try:
-                time.sleep(max(0.0, (begin - time.monotonic_ns()) / 1e9))
-                done = job(end)
-                times, delivered = (Counter(map(rounded, part)) for part in (done.times, done.delivered))
-                pipe.send(Answer(done.seconds, times, delivered))
-            except Exception as error:  # noqa: BLE001  the parent reports it, with the name of the run
-                pipe.send(f"{type(error).__name__}: {error}")
-
-
-class BenchFailed(SpooltopError):
-    """A worker process failed, or did not answer."""
-
-
-class Pool:
-    """``size`` worker processes, from the start until ``close``. ``tick`` is called at least ten times a second meanwhile."""
-
-    def __init__(self, size: int, tick: Callable[[], object]) -> None:
-        self._tick = tick
-        self._workers: list[tuple[BaseProcess, Connection]] = []
-        context = get_context("spawn")
-        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is not meant for them
-        try:
-            try:
-                for _ in range(size):
-                    ours, theirs = context.Pipe()
-                    process = context.Process(target=work, args=(theirs, os.getpid()), daemon=True)
-                    process.start()
-                    theirs.close()
-                    self._workers.append((process, ours))
-            finally:
-                signal.signal(signal.SIGINT, heard)
-            for worker in self._workers:
-                self._answer(worker, _PATIENCE)
-        except BaseException:
-            self.close()
-            raise
-
-    def run(self, jobs: Sequence[Job], seconds: float) -> list[Answer]:
-        """Has a worker do each of the jobs, all from the same moment on for ``seconds``. Raises ``BenchFailed``."""
-        begin = time.monotonic_ns() + int(_LEAD * 1e9)
-        for (_, pipe), job in zip(self._workers, jobs, strict=False):
-            with suppress(ConnectionError):  # it ended, as its answer will show
-                pipe.send((job, begin, begin + int(seconds * 1e9)))
-        answers = [self._answer(worker, seconds + _PATIENCE) for worker in self._workers[: len(jobs)]]
-        if failed := [answer for answer in answers if isinstance(answer, str)]:
-            raise BenchFailed(failed[0])
-        return answers
-
-    def _answer(self, worker: tuple[BaseProcess, Connection], patience: float) -> Any:
-        process, pipe = worker
-        end = time.monotonic() + patience
-        try:
-            while not pipe.poll(_TICK):
-                self._tick()
-                if time.monotonic() > end:
-                    raise BenchFailed(
-                        f"a worker process has not answered for {_PATIENCE:g}s", advice="the file system may hang: see dmesg"
-                    )
-            return pipe.recv()
-        except (EOFError, ConnectionError):
-            process.join()
-            raise BenchFailed(
-                f"a worker process ended with {process.exitcode}", advice="run it again; was it killed for want of memory?"
-            ) from None
-
-    def close(self) -> None:
-        """Kills all workers and waits for them."""
-        for process, _ in self._workers:
-            process.kill()
-        for process, pipe in self._workers:
-            process.join()
-            pipe.close()
-        self._workers = []
-
-
-FILES_AT_MOST = 4_000
-"""Number of files and directories at a time, at most: a batch in two directories, or the backlog of the engine with its
-claims and its staging directories."""
-BYTES_AT_MOST = 50_000_000
-_ENGINES = ((1, 1), (1, 4), (4, 4))
-_WEIGHTS = {"files": 1.0, "locks": 1.0, "engine": 3.0}
 
 
 class BenchRun(Struct, frozen=True):
@@ -415,6 +236,142 @@ class BenchRun(Struct, frozen=True):
     processes: int = 1
     writers: int = 0
     durable: bool | None = None
+
+
+def _steps(run: BenchRun, folder: str) -> _Steps:
+    """Returns what prepares a batch of files, or nothing for a lock, and the step. Several processes that hold a lock in turn add
+    to a counter that all share, in two steps: without a lock, updates are lost."""
+    if run.section == "files":
+        files = _Files(folder)
+        full, do = FILES[run.name]
+        return partial(files.prepare, full), partial(do, files)
+    take, release = LOCKS[run.name](os.path.join(folder, "lock"))
+    counter = os.open(os.path.join(folder, "counter"), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def step(number: int) -> None:
+        take()
+        try:
+            if run.processes > 1:
+                value = int.from_bytes(os.pread(counter, 8, 0), "little")
+                os.pwrite(counter, (value + 1).to_bytes(8, "little"), 0)
+        finally:
+            release()
+
+    return lambda: None, step
+
+
+def _use_engine(spool: Spool, until: int, *, writes: bool) -> Answer:
+    """Claims and acks messages. ``writes``: puts them instead, each begins with the moment of its put, and waits while too many
+    of them wait."""
+    clock, times, delivered = time.monotonic_ns, array("Q"), array("Q")
+    began = clock()
+    while (before := clock()) < until and len(times) < _MOST:
+        if writes:
+            spool.put(before.to_bytes(8, "little") + _DATA[8:])
+        else:
+            claim = spool.claim(timeout=0)
+            if claim is None:
+                claim = spool.claim(timeout=max(0.0, min(0.05, (until - clock()) / 1e9)))
+                if claim is None:
+                    continue
+                before = clock()  # the wait for a message is no work
+            delivered.append(clock() - int.from_bytes(claim.data[:8], "little"))
+            claim.ack()
+        times.append(clock() - before)
+        while writes and len(times) % _EVERY == 0 and clock() < until and spool.depth() > _BACKLOG:
+            time.sleep(_POLL)
+    return Answer((clock() - began) / 1e9, Counter(map(rounded, times)), Counter(map(rounded, delivered)))
+
+
+# The worker processes, and runs in which several of them begin at the same moment.
+
+_PATIENCE = 60.0
+"""Seconds that a worker may take longer than its run."""
+_LEAD = 0.05
+"""Seconds from the start of the first process to the moment at which all begin."""
+_TICK = 0.1
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Job = Callable[[int], Answer]
+"""Work of one process in a run, until a moment (ns of the monotonic clock)."""
+
+
+def _do(run: BenchRun, folder: str, number: int, end: int) -> Answer:
+    """Does the work of process ``number`` in a run until ``end`` (ns of the monotonic clock)."""
+    if run.section != "engine":
+        return _repeat(_steps(run, folder), end)
+    with Spool(folder, durable=bool(run.durable)) as spool:
+        return _use_engine(spool, end, writes=number < run.writers)
+
+
+def work(pipe: Connection, parent: int, job: Job, begin: int, end: int) -> None:
+    """Does a job from ``begin`` to ``end`` (ns of the monotonic clock), and sends its ``Answer``, or in words why there is none.
+    Ends with its parent."""
+    if not end_with_parent(signal.SIGKILL, parent):
+        return
+    try:
+        time.sleep(max(0.0, (begin - time.monotonic_ns()) / 1e9))
+        pipe.send(job(end))
+    except Exception as error:  # noqa: BLE001  the parent reports it, with the name of the run
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+class BenchFailed(SpooltopError):
+    """A worker process ended, or did not answer."""
+
+
+def run_all(jobs: Iterable[Job], seconds: float, tick: Callable[[], object]) -> list[Answer]:
+    """Has a process of its own do each of the jobs, all from the same moment on for ``seconds``. ``tick`` is called at least ten
+    times a second meanwhile. Raises ``BenchFailed``."""
+    context = get_context("fork")
+    begin = time.monotonic_ns() + int(_LEAD * 1e9)
+    end, parent = begin + int(seconds * 1e9), os.getpid()
+    workers: list[tuple[BaseProcess, Connection]] = []
+    try:
+        heard = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # inherited: Ctrl-C is not meant for them
+        try:
+            for job in jobs:
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=work, args=(theirs, parent, job, begin, end))
+                process.start()
+                theirs.close()
+                workers.append((process, ours))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+        return [_answer(process, pipe, end / 1e9 + _PATIENCE, tick) for process, pipe in workers]
+    finally:
+        for worker, _ in workers:
+            worker.kill()
+        for worker, pipe in workers:
+            worker.join()
+            pipe.close()
+
+
+def _answer(process: BaseProcess, pipe: Connection, end: float, tick: Callable[[], object]) -> Answer:
+    try:
+        while not pipe.poll(_TICK):
+            tick()
+            if time.monotonic() > end:
+                raise BenchFailed(
+                    f"a worker process has not answered for {_PATIENCE:g}s", advice="the file system may hang: see dmesg"
+                )
+        answer: Answer | str = pipe.recv()
+    except (EOFError, ConnectionError):
+        process.join()
+        raise BenchFailed(
+            f"a worker process ended with {process.exitcode}", advice="run it again; was it killed for want of memory?"
+        ) from None
+    if isinstance(answer, str):
+        raise SpooltopError(answer)
+    return answer
+
+
+FILES_AT_MOST = 4_000
+"""Number of files and directories at a time, at most: a batch in two directories, or the backlog of the engine with its
+claims and its staging directories."""
+BYTES_AT_MOST = 50_000_000
+_ENGINES = ((1, 1), (1, 4), (4, 4))
+_WEIGHTS = {"files": 1.0, "locks": 1.0, "engine": 3.0}
 
 
 class Figure(Struct, frozen=True):
@@ -463,62 +420,50 @@ def measure(parent: str, seconds: float, tell: Callable[[float, str], object]) -
     Raises ``OSError`` if the directory cannot be made."""
     plan = list(runs())
     total = sum(_WEIGHTS[run.section] for run in plan)
-    done, now = 0.0, "starting processes"
+    done = 0.0
     sweep(parent)
-    size = max(run.processes for run in plan)
-    with ScratchDir(parent) as scratch, closing(Pool(size, lambda: tell(done / total, now))) as pool:
+    with ScratchDir(parent) as scratch:
         for number, run in enumerate(plan):
             now, weight = f"{run.section}: {run.name}", _WEIGHTS[run.section]
             folder = f"run-{number}"
             os.mkdir(folder, 0o700, dir_fd=scratch.fd)
-            yield from _figures(run, os.path.join(os.path.abspath(scratch.path), folder), pool, seconds * weight / total)
-            remove_tree(folder, scratch.fd)  # after an error, workers may still write: all of it is removed after them
+            tick = partial(tell, done / total, now)
+            yield from _figures(run, os.path.join(os.path.abspath(scratch.path), folder), seconds * weight / total, tick)
+            remove_tree(folder, scratch.fd)
             done += weight
 
 
-def _figures(run: BenchRun, folder: str, pool: Pool, seconds: float) -> Sequence[Figure]:
+def _figures(run: BenchRun, folder: str, seconds: float, tick: Callable[[], object]) -> Sequence[Figure]:
     try:
-        if run.section == "files":
-            return [_figure(run, pool.run([partial(run_files, run.name, folder)], seconds))]
-        if run.section == "locks":
-            return [_lock(run, folder, pool, seconds)]
-        return _engine(run, os.path.join(folder, "spool"), pool, seconds)
-    except (BenchFailed, OSError) as error:
-        if isinstance(error, BenchFailed) and "process" in error.what:
-            raise
+        if run.section == "engine":
+            Spool.create(folder, durable=bool(run.durable)).close()
+        answers = run_all([partial(_do, run, folder, number) for number in range(run.processes)], seconds, tick)
+        if run.section == "engine":
+            return _of_engine(run, folder, answers)
+        if run.processes == 1:
+            return [_figure(run, answers)]
+        with open(os.path.join(folder, "counter"), "rb") as file:
+            total = int.from_bytes(file.read(8), "little")
+        return [_figure(run, answers, exclusive=total == sum(answer.times.total() for answer in answers))]
+    except BenchFailed:
+        raise
+    except (SpooltopError, OSError) as error:
         what = error.what if isinstance(error, SpooltopError) else error.strerror or str(error)
         return [Figure(run, error=what)]
+
+
+def _of_engine(run: BenchRun, folder: str, answers: Sequence[Answer]) -> Sequence[Figure]:
+    put = _figure(run, answers[: run.writers], part="put")
+    acked = _figure(run, answers[run.writers :], part="claim, ack")
+    left = sum(not name.startswith(".") for box in ("new", "cur") for name in os.listdir(os.path.join(folder, box)))
+    if put.operations != acked.operations + left:
+        raise SpooltopError(f"{put.operations} messages were put, but {acked.operations} acked and {left} left")
+    return [put, acked, _figure(run, answers, part="put to claim", delivered=True)]
 
 
 def _figure(
     run: BenchRun, answers: Sequence[Answer], *, delivered: bool = False, part: str = "", exclusive: bool | None = None
 ) -> Figure:
-    times = Counter[int]()
-    for answer in answers:
-        times.update(answer.delivered if delivered else answer.times)
+    times = sum((answer.delivered if delivered else answer.times for answer in answers), Counter[int]())
     p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
     return Figure(run, times.total(), max(answer.seconds for answer in answers), p50, p99, part, exclusive)
-
-
-def _lock(run: BenchRun, folder: str, pool: Pool, seconds: float) -> Figure:
-    counted = run.processes > 1
-    answers = pool.run([partial(run_lock, run.name, folder, counted=counted)] * run.processes, seconds)
-    if not counted:
-        return _figure(run, answers)
-    with open(os.path.join(folder, "counter"), "rb") as file:
-        total = int.from_bytes(file.read(8), "little")
-    return _figure(run, answers, exclusive=total == sum(answer.times.total() for answer in answers))
-
-
-def _engine(run: BenchRun, path: str, pool: Pool, seconds: float) -> list[Figure]:
-    durable = bool(run.durable)
-    Spool.create(path, durable=durable).close()
-    write, read = partial(run_writer, path, durable), partial(run_reader, path, durable)
-    answers = pool.run([write] * run.writers + [read] * (run.processes - run.writers), seconds)
-    writers, readers = answers[: run.writers], answers[run.writers :]
-    put, acked = (sum(answer.times.total() for answer in part) for part in (writers, readers))
-    left = sum(not name.startswith(".") for box in ("new", "cur") for name in os.listdir(os.path.join(path, box)))
-    if put != acked + left:
-        raise BenchFailed(f"{put} messages were put, but {acked} acked and {left} left")
-    parts = [_figure(run, writers, part="put"), _figure(run, readers, part="claim, ack")]
-    return [*parts, _figure(run, answers, delivered=True, part="put to claim")]

@@ -214,19 +214,20 @@ def test_a_file_system_without_a_table_of_inodes_never_runs_out_of_them(free: in
 
 
 @pytest.mark.parametrize(("counted", "exclusive"), [(60, True), (59, False)])
-def test_a_lock_that_does_not_exclude_is_found(tmp_path: Path, counted: int, exclusive: bool) -> None:
-    class Workers:
-        def run(self, jobs: Sequence[Job], seconds: float) -> list[Answer]:
-            (tmp_path / "counter").write_bytes(counted.to_bytes(8, "little"))
-            return [Answer(1.0, Counter({1000: 30}), Counter())] * 2
+def test_a_lock_that_does_not_exclude_is_found(
+    tmp_path: Path, counted: int, exclusive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_all(jobs: Sequence[Job], seconds: float, tick: object) -> list[Answer]:
+        (tmp_path / "counter").write_bytes(counted.to_bytes(8, "little"))
+        return [Answer(1.0, Counter({1000: 30}))] * 2
 
-    workers: Any = Workers()
-    measured = bench._lock(BenchRun("locks", "x", 4), str(tmp_path), workers, 1.0)
+    monkeypatch.setattr(bench, "run_all", run_all)
+    (measured,) = bench._figures(BenchRun("locks", "x", 4), str(tmp_path), 1.0, print)
     assert (measured.exclusive, measured.operations, measured.per_second) == (exclusive, 60, 60.0)
 
 
 def test_a_worker_without_its_parent_ends() -> None:
-    code = f"from spooltop.monitor.bench import work; work(None, {os.getppid()})"
+    code = f"from spooltop.monitor.bench import work; work(None, {os.getppid()}, None, 0, 0)"
     subprocess.run([sys.executable, "-c", code], cwd=Path(bench.__file__).parents[2], check=True, timeout=60)
 
 

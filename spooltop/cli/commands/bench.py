@@ -44,7 +44,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     seconds: float = args.seconds
     if not _SHORTEST <= seconds <= _LONGEST:
         raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
-    path = args.path if args.path is not None else here_or(None, args.as_kind)
+    path = here_or(args.path, args.as_kind)
     if has_scheme(path):
         raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
     busy = _others(args, context, path)
@@ -112,18 +112,17 @@ def _announce(path: str, parent: str, seconds: float, terminal: Terminal) -> Non
         os.close(fd)
     kind = "?" if mount is None else mount.fs_type
     system = os.uname()
-    if terminal.json:
-        terminal.out_json(
-            {
-                "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
-                "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
-                "files_at_most": FILES_AT_MOST, "bytes_at_most": BYTES_AT_MOST,
-            }
-        )  # fmt: skip
-    else:
-        terminal.out(f"spooltop bench {escape(path)}: {kind}, Linux {system.release}, {os.cpu_count()} CPUs")
-        terminal.out(f"about {seconds:g} s; at most {count(FILES_AT_MOST)} files and {size(BYTES_AT_MOST)}, removed at the end,")
-        terminal.out(f"in a hidden directory in {escape(parent)}")
+    about = {
+        "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
+        "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
+        "files_at_most": FILES_AT_MOST, "bytes_at_most": BYTES_AT_MOST,
+    }  # fmt: skip
+    lines = (
+        f"spooltop bench {escape(path)}: {kind}, Linux {system.release}, {os.cpu_count()} CPUs",
+        f"about {seconds:g} s; at most {count(FILES_AT_MOST)} files and {size(BYTES_AT_MOST)}, removed at the end,",
+        f"in a hidden directory in {escape(parent)}",
+    )
+    terminal.show([about], lines)
     terminal.flush()
 
 
