@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 
 from msgspec.structs import asdict
 from textual.app import App
@@ -18,10 +17,10 @@ from spooltop.errors import SpooltopError
 from spooltop.model.backend import KeptView
 from spooltop.monitor.spools_watch import SpoolsWatch
 
-from .context import CommandContext, View
+from .context import View
 from .messages import Found, SnapshotTaken
 from .options import Options
-from .screens.main import OPENED, MainScreen
+from .screens.main import MainScreen
 from .screens.main_state import MainState
 from .screens.spools import SpoolsScreen
 from .session import AppSession, Session, SessionState
@@ -119,12 +118,6 @@ _LONG = 0.2
 """Seconds after which the user is told that a target is being opened."""
 
 
-def load_rest() -> None:
-    """Imports what the first look did not need, so that the first key does not wait for it."""
-    for name in OPENED:
-        import_module(f".screens.{name}", __package__)
-
-
 class SpooltopApp(App[int], inherit_bindings=False):
     """The dashboard on one control, or on several targets, of which one is open at a time. The screens look up keys in
     ``commands``; Textual's own bindings are off."""
@@ -147,8 +140,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.options = options or Options()
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
         self.app_session = AppSession(
-            options=self.options, leaving=threading.Event(), leave=self.leave,
-            open_help=self._open_help, moment=moment, terminal=self._terminal, state=SessionState(),
+            options=self.options, leaving=threading.Event(), leave=self.leave, moment=moment, terminal=self._terminal,
+            state=SessionState(),
         )  # fmt: skip
         self.spools = spools
         self.spools_screen: SpoolsScreen | None = None
@@ -157,7 +150,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self._opening = 0
         self._left: dict[str, MainState] = {}
         """The choices of the user in each target when it was left."""
-        self._loaded = False
         if control is not None:
             self._target = OpenTarget(control, self.app_session, snapshot_thread or self._make_thread(control), kept=kept)
 
@@ -177,8 +169,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
         """The main screen instead of an empty one below it, which would be laid out and painted first."""
         if self.spools is None:
             return self.main
-        from .screens.spools import SpoolsScreen
-
         self.spools_screen = SpoolsScreen(self.app_session, self.spools, self._open)
         return self.spools_screen
 
@@ -186,7 +176,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
         if self.spools is not None:
             self.spools.wake_with(partial(deliver, self, self._glanced))
             self.spools.start()
-            self._load_rest()
         else:
             self.target.start(partial(deliver, self, self._arrived))
         if not self.is_headless:
@@ -196,18 +185,11 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def _arrived(self) -> None:
         for found in self._target.mailbox.take() if self._target is not None else ():
-            if isinstance(found, SnapshotTaken):
-                self._load_rest()
             self.target.take(found)
             front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
             take = getattr(front, "take", None)
             if front is not self.main and take is not None:
                 take(found)
-
-    def _load_rest(self) -> None:
-        if not self._loaded:
-            self._loaded = True
-            self.call_after_refresh(threading.Thread(target=load_rest, name="load", daemon=True).start)
 
     # Several targets
 
@@ -266,11 +248,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
         """Ends with this exit code; an operation under way stops after its current item."""
         self.app_session.leaving.set()
         self.exit(return_code=code)
-
-    def _open_help(self, about: Callable[[], CommandContext]) -> None:
-        from .screens.help import HelpScreen
-
-        self.push_screen(HelpScreen(self.app_session, about))
 
     def finish(self) -> None:
         """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""

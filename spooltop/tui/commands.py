@@ -739,15 +739,21 @@ def tabs(absent: Container[str] = ()) -> list[tuple[str, str, str]]:
     return [(id, by_id(id).key, by_id(id).label) for id in TABS if id not in absent]
 
 
-def help_entries(context: CommandContext) -> dict[str, list[tuple[str, str, str]]]:
-    """(keys, help, why not) of the commands of this view, by the titles of their groups."""
+class HelpEntry(Struct, frozen=True):
+    """A line of help. ``why_not`` says why the command is not available now, "" where it is."""
+
+    keys: str
+    words: str
+    why_not: str = ""
+
+
+def help_entries(context: CommandContext) -> dict[str, list[HelpEntry]]:
+    """The help of the commands of this view, by the titles of their groups."""
+    found = commands_in(context.view)
     return {
-        title: [
-            (command.shown_keys, command.help, command.why_not(context) or "")
-            for command in commands_in(context.view)
-            if command.group == group
-        ]
+        title: [HelpEntry(one.shown_keys, one.help, one.why_not(context) or "") for one in found if one.group == group]
         for group, title in GROUPS.items()
+        if any(one.group == group for one in found)
     }
 
 

@@ -12,7 +12,6 @@ from spooltop.control import Control
 from spooltop.model.plan import Result
 from spooltop.model.snapshot import Snapshot
 
-from .context import CommandContext
 from .options import Options
 from .snapshot_thread import SnapshotThread
 from .terminal.driver import TerminalDriver
@@ -35,15 +34,14 @@ class SessionState(Struct):
 class AppSession(Struct, frozen=True):
     """Everything that any screen may use besides Textual: no screen knows the app.
 
-    ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for the screen in front. ``moment``: seconds that
-    a plan is shown before a key confirms it. ``terminal`` gives the terminal, None where frames are drawn without one.
+    ``leave`` ends the dashboard with an exit code. ``moment``: seconds that a plan is shown before a key confirms it.
+    ``terminal`` gives the terminal, None where frames are drawn without one.
     """
 
     options: Options
     leaving: threading.Event
     """Set once the dashboard is being left; an operation under way stops after its current item."""
     leave: Callable[[int], object]
-    open_help: Callable[[Callable[[], CommandContext]], object]
     moment: float
     terminal: Callable[[], TerminalDriver | None]
     state: SessionState

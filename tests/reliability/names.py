@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyte
 from msgspec.structs import replace
@@ -47,18 +48,15 @@ from spooltop.model.vocabulary import (
     unescape,
 )
 from spooltop.operate.operations import id_word
-from spooltop.tui.commands import palette
 from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.header import header, notice_lines
 from spooltop.tui.draw.lists import Moment, columns_for, list_header, row_line
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
-from spooltop.tui.screens.base import palette_lines
-from spooltop.tui.screens.follow import follow_lines
-from spooltop.tui.screens.holders import holders_lines
-from spooltop.tui.screens.plan import plan_lines
-from spooltop.tui.screens.result import result_lines
+from spooltop.tui.screens.base import PaletteScreen
+from spooltop.tui.screens.follow import FollowScreen, HoldersScreen
+from spooltop.tui.screens.plan import PlanScreen, ResultScreen
 from tests.scratch import scratch
 
 from ..snapshots import values
@@ -85,6 +83,18 @@ CLAIM_TAIL = b":2,P4194999"
 """A pid beyond the highest: of nobody."""
 
 
+class ShownPlan(PlanScreen):
+    """A plan that can be confirmed, without a window."""
+
+    early = False
+
+
+class ShownPalette(PaletteScreen):
+    """The palette in a window of a given size."""
+
+    window_size = (0, 0)
+
+
 @cache
 def snapshot() -> Snapshot:
     return values.trouble()
@@ -109,10 +119,17 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     refused = [Refusal(row, row.id, True) for row in rows]
     operation = "c41d0a7e92", Action.REQUEUE, values.TARGET, NOW
     plan = Plan(*operation, Selection(box=Box.CUR), items, refused, (other,), Confirm.SMALL, command=("x", *names))
-    yield from plan_lines(plan, width, 60, now=NOW, zone=ZONE)
-    results = [ItemResult(one, one, Outcome.FAILED, one) for one in names]
+    labels = SimpleNamespace(who="who has")
+    session = SimpleNamespace(
+        now=lambda: NOW, zone=lambda: ZONE, snapshot=snapshot(), control=SimpleNamespace(labels=labels)
+    )  # fmt: skip
+    planning = ShownPlan(session, plan.action, plan.selection)
+    planning.plan = plan
+    yield from planning.draw(width, 60)
+    results = [ItemResult(name, name, Outcome.DONE), *(ItemResult(one, one, Outcome.FAILED, one) for one in names)]
     result = Result(*operation, results, undo=("spooltop", "undo", values.TARGET, operation[0]), notes=(name,))
-    yield from result_lines(result, width, 60, since=(other,), zone=ZONE)
+    for cursor in (None, Item(replace(rows[0], id=other), 0)):
+        yield from ResultScreen(session, result, NOW, cursor).draw(width, 60)
     holder = LockHolder(1, other, name, NOW)
     base = snapshot()
     section = CursorSection(NOW, other, 1, (name,), (holder,))
@@ -129,14 +146,21 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield from header(hostile, width, target=name, zone=ZONE)
     yield list_header(hostile, "Claims", 3, width, filter=name, zone=ZONE)
     holding = Holding(7, other, name, "flock, holds", NOW, of=escape(other))
-    yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
+    holders = HoldersScreen(session, name, name)
+    holders.holders, holders.looked_at = Holders(escape(name), (holding,), False, (other,)), NOW
+    yield from holders.text(width)
     yield from notice_lines(f"copied: {escape(name)}", width)
     yield from notice_lines(name, width)
     closed = replace(hostile, observation=replace(hostile.observation, capabilities=Capabilities.nothing(other)))
     about = CommandContext(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
-    actions = [(one.id, one.shown_keys, one.help, reason) for one, reason in palette(about, "")]
-    yield from palette_lines(name, actions, width, 40, message=other)
-    yield from follow_lines([name], (), {name: other}, width, 20, since=NOW, zone=ZONE)
+    for typed in (name, ""):
+        actions = ShownPalette(session, about)
+        actions.typing.insert(typed)
+        actions.message, actions.window_size = other, (width, 40)
+        yield from [*actions.draw(width, 39), *actions.bottom_lines()]
+    following = FollowScreen(session, [name])
+    following.timeline.now, following.timeline.began = {name: other}, NOW
+    yield from following.draw(width, 20)
 
 
 def judged_lines(lines: Sequence[Line], width: int) -> list[str]:

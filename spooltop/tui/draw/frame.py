@@ -105,12 +105,13 @@ WIDEST = 120
 
 
 def inner_width(width: int) -> int:
-    """Cells for text inside a panel of ``width`` cells."""
-    return max(1, width - 4)
+    """Cells for text inside a panel in a window of ``width`` cells."""
+    return max(1, min(width, WIDEST) - 4)
 
 
 def panel_frame(title: str, right: str, body: Sequence[Line], width: int) -> Lines:
     """``body`` between borders, with the title at the left of the upper border and ``right`` at its end."""
+    width = min(width, WIDEST)
     inside = [join(" ", crop(line, inner_width(width))) for line in body]
     panel = Section(title, lambda width, rows: inside, len(inside), len(inside), note=join(right))
     return [crop(line, width) for line in frame(len(inside) + 2, (max(0, width - 2), [panel]))]

@@ -1,11 +1,12 @@
 """The base of all screens: looks up keys in the table of commands, and says why a command is not available. Below it the bases of
-screens of one list or one text, whose commands for moving are steps of a number of lines, the palette and the menu of orders."""
+screens of one list or one text, whose commands for moving are steps of a number of lines, and what every screen opens: the
+palette, the menu of orders and the help."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,12 +24,14 @@ from spooltop.model.backend import Sort
 from ..commands import (
     GOES,
     VIEW_COMMANDS,
+    HelpEntry,
     KeyCommand,
     by_id,
     character_of,
     command_for,
     commands_in,
     footer,
+    help_entries,
     named,
     only_in,
     palette,
@@ -37,8 +40,24 @@ from ..commands import (
 from ..commands import shown as key_name
 from ..context import CommandContext, View
 from ..draw.header import notice_lines
-from ..draw.spans import Line, Lines, Span, Style, crop, fitted, join, line_text, line_width, paragraph, plain, restyle
-from ..draw.text import pad, shown
+from ..draw.spans import (
+    BLANK,
+    Line,
+    Lines,
+    Span,
+    Style,
+    crop,
+    dim,
+    fitted,
+    join,
+    line_text,
+    line_width,
+    paragraph,
+    plain,
+    restyle,
+    visible,
+)
+from ..draw.text import clip, pad, shown, text_width, wrap
 from ..session import AppSession
 from ..snapshot_thread import deliver
 from ..widgets import WHEEL, LinesView, VirtualList
@@ -160,7 +179,7 @@ def too_small(width: int, height: int) -> Lines:
     return paragraph(words, max(1, width))[:height]
 
 
-class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_bindings=False):
+class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
     """A screen whose keys come from the table of commands; ``handler`` finds the method that a command names."""
 
     AUTO_FOCUS = ""
@@ -497,7 +516,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             terminal.paint_all()
 
     def do_help(self) -> None:
-        self.session.open_help(self.context)
+        self.open_screen(HelpScreen(self.session, self.context))
 
     def do_palette(self) -> None:
         self.open_screen(PaletteScreen(self.session, self.context()), self.choose)
@@ -507,11 +526,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         return self.context().view
 
 
-class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
+class SteppingScreen(TableScreen[ScreenResultType]):
     """A screen that defines what a step is and how many lines there are."""
 
     FIXED_LINES = 4
     """Lines of the screen that do not move when it is paged."""
+    at = 0
+    """The place in ``texts`` of the line that is chosen or at the top."""
 
     @property
     def length(self) -> int:
@@ -520,8 +541,8 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
 
     @property
     def place(self) -> int:
-        """The place in ``texts`` of the line that is chosen or at the top."""
-        raise NotImplementedError
+        """The place in ``texts`` from which on a text is searched for."""
+        return self.at
 
     @property
     def texts(self) -> Sequence[str]:
@@ -629,48 +650,20 @@ class ListScreen(TableScreen[None]):
             self.set_sort(replace(self.sort, column=column))
 
 
-class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
-    """A list of entries, one of which is chosen: ``chosen`` is its place in ``texts``."""
-
-    def __init__(self, session: AppSession) -> None:
-        super().__init__(session)
-        self.chosen = 0
-
-    @property
-    def place(self) -> int:
-        return self.chosen
+class ChoosingScreen(SteppingScreen[ScreenResultType]):
+    """A list of entries, one of which is chosen."""
 
     def do_step(self, lines: int) -> None:
         # It is clamped as it is painted: a key may be typed before the entries are known.
-        self.chosen += lines
+        self.at += lines
         self.paint()
 
     def clamp(self) -> None:
         """Chooses the nearest entry that there is."""
-        self.chosen = max(0, min(self.chosen, self.length - 1))
+        self.at = max(0, min(self.at, self.length - 1))
 
 
 # The palette, which names all commands of the view (``:q`` quits), and the menu of the columns that a list can be sorted by.
-
-
-def palette_lines(
-    typed: str, found: Sequence[tuple[str, str, str, str]], width: int, height: int, *, chosen: int = 0, message: str = ""
-) -> Lines:
-    """``found`` holds (id, keys, help, why it is not available or "") of each command that matches the words ``typed``."""
-    lines: Lines = [fitted(width, Style.KEY(" :"), shown(typed), Style.KEY("█"))]
-    room = height - 2
-    top = max(0, chosen - room + 1)
-    for i, (id, keys, words, reason) in enumerate(found[top : top + room], start=top):
-        sign = "▌" if i == chosen else " "
-        line = join(
-            Style.KEY(sign), Style.STRONG(pad(id, 17)), Style.KEY(pad(keys, 12)), shown(reason or words)
-        )
-        lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
-    if not found:
-        lines.append(plain("  no action matches these words", width, Style.DIM))
-    lines += [()] * (height - 1 - len(lines))
-    lines.append(plain(shown(message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width))
-    return lines
 
 
 class PaletteScreen(ChoosingScreen[str | None]):
@@ -695,26 +688,30 @@ class PaletteScreen(ChoosingScreen[str | None]):
 
     def typed(self, event: Key) -> bool:
         if self.typing.key(event.key, event.character):
-            self.chosen = 0
+            self.at = 0
             self.paint()
             return True
         return event.key in ("j", "k", "g", "G")
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
-        width, height = self.window_size
+    def draw(self, width: int, height: int) -> Lines:
         found = self.found
         self.clamp()
-        entries = [(command.id, command.shown_keys, command.help, reason) for command, reason in found]
-        lines = palette_lines(self.typing.text, entries, width, height, chosen=self.chosen, message=self.message)
-        self.query_one(LinesView).show(lines)
+        lines = [fitted(width, Style.KEY(" :"), shown(self.typing.text), Style.KEY("█"))]
+        for i in visible(len(found), height - 1, self.at):
+            command, reason = found[i]
+            words = Style.STRONG(pad(command.id, 17)), Style.KEY(pad(command.shown_keys, 12)), shown(reason or command.help)
+            line = join(Style.KEY("▌" if i == self.at else " "), *words)
+            lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
+        return lines if found else [*lines, dim("  no action matches these words", width)]
+
+    def bottom_lines(self) -> Lines:
+        return [plain(shown(self.message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", self.window_size[0])]
 
     def do_run(self) -> None:
         if self.typing.text.strip() in ("q", "quit"):
             self.session.leave(0)
         elif self.found:
-            self.dismiss(self.found[self.chosen][0].id)
+            self.dismiss(self.found[self.at][0].id)
 
     @property
     def texts(self) -> list[str]:
@@ -727,7 +724,7 @@ class SortScreen(ChoosingScreen[str | None]):
     def __init__(self, session: AppSession, columns: Sequence[tuple[str, str]], present: str) -> None:
         super().__init__(session)
         self.columns = columns
-        self.chosen = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
+        self.at = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
 
     def context(self) -> CommandContext:
         return CommandContext(View.SORT, snapshot=self.session.snapshot, rows=len(self.columns), depth=1)
@@ -736,38 +733,30 @@ class SortScreen(ChoosingScreen[str | None]):
         self.clamp()
         lines: Lines = [plain(" Sort by", width, Style.TITLE), ()]
         for at, (word, title) in enumerate(self.columns):
-            line = join(Style.KEY("▌" if at == self.chosen else " "), plain(title or word, width - 2))
-            lines.append(restyle(line, Style.STRONG) if at == self.chosen else line)
+            line = join(Style.KEY("▌" if at == self.at else " "), plain(title or word, width - 2))
+            lines.append(restyle(line, Style.STRONG) if at == self.at else line)
         return lines
 
     def do_choose_sort(self) -> None:
-        self.dismiss(self.columns[self.chosen][0])
+        self.dismiss(self.columns[self.at][0])
 
     @property
     def texts(self) -> list[str]:
         return [title for _, title in self.columns]
 
 
-class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
-    """Lines that are scrolled: ``scroll_at`` is the place in ``texts`` of the first one shown."""
-
-    def __init__(self, session: AppSession) -> None:
-        super().__init__(session)
-        self.scroll_at = 0
-
-    @property
-    def place(self) -> int:
-        return self.scroll_at
+class ScrollingScreen(SteppingScreen[ScreenResultType]):
+    """Lines that are scrolled."""
 
     def do_step(self, lines: int) -> None:
-        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
+        self.at = max(0, min(self.at + lines, self.length))
         self.paint()
 
 
 # A screen with one text that scrolls.
 
 
-class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
+class TextScreen(ScrollingScreen[ScreenResultType]):
     """Subclasses give the text; this class scrolls it."""
 
     def text(self, width: int) -> Lines:
@@ -776,12 +765,158 @@ class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
 
     def draw(self, width: int, height: int) -> Lines:
         whole = self.text(width)
-        self.scroll_at = max(0, min(self.scroll_at, len(whole) - height))
-        return whole[self.scroll_at :]
+        self.at = max(0, min(self.at, len(whole) - height))
+        return whole[self.at :]
 
     @property
     def texts(self) -> list[str]:
         return [line_text(line) for line in self.text(self.window_size[0])]
+
+
+# The help screen: the keys of one view from the table. Commands that are not available are dim and say why.
+
+_TWO_COLUMNS = 76
+
+
+LEGEND = {
+    "Signs": {
+        "✗ ! ·": "critical problem, warning, note", "✓ ‖": "no problems, paused", "≥ ≤": "at least, at most",
+        "…": "left out: no room, or the same in each row", "~": "estimate", "—": "none, or under 20 samples",
+        "?": "not visible to you", "· in a bar": "not watched yet", "(5 ↓)": "5 of the writes went back",
+    },
+    "Claims": {
+        "alive": "its consumer is running", "DEAD": "its consumer has exited: r", "unknown": "not known from here",
+    },
+    "Tmp": {
+        "WRITING": "locked, open or growing", "abandoned": "its writer has exited: d", "unknown": "not known from here",
+    },
+    "Consumers": {
+        "running": "may claim", "DEAD": "has exited and holds claims: r", "exited": "has exited, holds nothing",
+        "stopped": "halted by a signal or a debugger", "unknown": "not known from here",
+    },
+    "Cursors": {
+        "advancing": "advances as usual", "not advancing": "idle, or stalled", "idle": "has nothing new",
+        "REVERTED": "an old value overwrote it", "REWOUND": "set back once, on purpose?",
+        "STALLED": "polls, and does not advance", "STOPPED": "no longer polls",
+        "MISSING": "its section or file is gone", "UNREADABLE": "its file does not parse",
+    },
+    "Locks": {
+        "held": "a process holds it", "BLOCKED": "held long, others wait", "STALE": "its holder has exited: d",
+        "free": "no process holds it", "unknown": "not known from here",
+    },
+}  # fmt: skip
+"""The meaning of the signs and of the verdicts."""
+
+
+MOUSE = {"Mouse": {"Shift": "selects text: mouse on (off: --no-mouse, mouse = false)"}}
+"""The help where the mouse is on."""
+
+
+def draw_help(sections: Mapping[str, Sequence[HelpEntry]], width: int) -> Lines:
+    """The help, in two columns where they fit. ``sections`` are entries that belong together,
+    by their titles. Commands that are not available are dim and say why."""
+    every = [text_width(entry.keys) for entries in sections.values() for entry in entries]
+    keys = min(max(every, default=0), 18, max(8, width // 4))
+    lines: Lines = []
+    for title, entries in sections.items():
+        if lines:
+            lines.append(BLANK)
+        if title:
+            lines.append(plain(f" {shown(title)}", width, Style.TITLE))
+        lines += _entries(entries, keys, width)
+    return lines
+
+
+def fit(lines: Lines, width: int, height: int) -> Lines:
+    """At most ``height`` lines, of which the last says how many more there are."""
+    more = len(lines) - height
+    return [*lines[: height - 1], dim(f" … {more + 1} more lines, PgDn", width)] if more > 0 else lines
+
+
+def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> Lines:
+    half = width // 2
+    lines: Lines = []
+    left: Line = ()
+    """An entry that waits for one next to it."""
+    for entry in entries:
+        first, *more = _entry(entry, keys, width)
+        if width < _TWO_COLUMNS or more or line_width(first) > half - 1:
+            lines += [*filter(None, (left,)), first, *more]
+            left = ()
+        elif not left:
+            left = first
+        else:
+            lines.append(fitted(width, left, " " * (half - line_width(left)), first))
+            left = ()
+    return [*lines, *filter(None, (left,))]
+
+
+def _words(entry: HelpEntry) -> str:
+    """The help of a command and why it is not available here. A reason may begin with the command's name, which is left out."""
+    words, reason = shown(entry.words), shown(entry.why_not)
+    name, colon, rest = reason.partition(": ")
+    if colon and words.startswith(name):
+        reason = rest
+    return f"{words}; not now: {reason}" if reason else words
+
+
+def _keys(names: str, room: int) -> str:
+    """As many of the keys as fit, none of them cut."""
+    while text_width(names) > room and " " in names:
+        names = names.rpartition(" ")[0]
+    return clip(names, room)
+
+
+def _entry(entry: HelpEntry, keys: int, width: int) -> Lines:
+    parts = wrap(_words(entry), max(8, width - keys - 6))
+    key, style = (Style.DIM, Style.DIM) if entry.why_not else (Style.KEY, Style.NORMAL)
+    head = key(f"   {pad(_keys(shown(entry.keys), keys), keys)}")
+    return [
+        fitted(width, head, style(f"  {parts[0]}")),
+        *(plain(f"{' ' * (keys + 5)}{part}", width, style) for part in parts[1:]),
+    ]
+
+
+def sections(context: CommandContext, *, mouse: bool) -> dict[str, list[HelpEntry]]:
+    """The table's help of one view, as sections to draw; ``mouse``: the mouse is on."""
+    # a view that this kind of queue does not have needs no legend
+    legend = {title: signs for title, signs in LEGEND.items() if title.lower() not in context.absent}
+    signs = (MOUSE if mouse else {}) | legend
+    return help_entries(context) | {title: [HelpEntry(*sign) for sign in words.items()] for title, words in signs.items()}
+
+
+class HelpScreen(TextScreen[None]):
+    """``about`` gives the context of the screen that help was asked from, which changes while help is shown: lists are read."""
+
+    FIXED_LINES = 2
+
+    def __init__(self, session: AppSession, about: Callable[[], CommandContext]) -> None:
+        super().__init__(session)
+        self.about = about
+
+    def context(self) -> CommandContext:
+        return CommandContext(View.HELP, snapshot=self.about().snapshot, depth=1, rows=1)
+
+    def take(self, found: object) -> None:
+        """Says what is available now."""
+        self.paint()
+
+    def bottom_lines(self) -> Lines:
+        return super().bottom_lines() if self.message else []
+
+    def text(self, width: int) -> Lines:
+        return draw_help(sections(self.about(), mouse=self.session.options.mouse), width)
+
+    def draw(self, width: int, height: int) -> Lines:
+        return fit(super().draw(width, height), width, height)
+
+    def typed(self, event: Key) -> bool:
+        if super().typed(event):
+            return True
+        if event.key in ("question_mark", "f1"):
+            self.dismiss(None)
+            return True
+        return False
 
 
 class Panel(LinesView):

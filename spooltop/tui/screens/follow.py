@@ -1,23 +1,25 @@
-"""Follows messages by their ids through the boxes; each step that was seen stays as a line."""
+"""Panels about one message or file: its way through the boxes, of which each step that was seen stays as a line, and who has it
+open or locked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import Box, Row, Verdict, escape, program
+from spooltop.model.vocabulary import Box, Holders, Holding, Key, Row, Verdict, escape, program
 
 from ..context import CommandContext, View
-from ..draw.frame import WIDEST, inner_width, panel_frame
-from ..draw.header import Zone, when
-from ..draw.spans import BLANK, Lines, Span, Style, crop, fitted, join, plain
-from ..draw.text import clip_left, pad, safe, shown, wrap
+from ..draw.frame import inner_width, panel_frame
+from ..draw.header import Zone, ago, when
+from ..draw.spans import BLANK, Lines, Style, dim, fitted, labelled, paragraph, plain
+from ..draw.text import clip_left, pad, pad_left, safe, shown, wrap
 from ..messages import Found, MessagesTracked
 from ..session import Session
-from .base import ScrollingScreen
+from .base import ScrollingScreen, TextScreen
 
 _HELD = {
     Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash", Box.DELIVERED: "delivered",
@@ -25,12 +27,11 @@ _HELD = {
 
 
 class TimelineStep(Struct, frozen=True):
-    """A step of a message. ``seen``: ``at`` is the time it was seen, not the time it happened. ``bad``: it is a problem."""
+    """A step of a message: the time it happened or was seen. ``bad``: it is a problem."""
 
     at: float
     id: str
     words: str
-    seen: bool = True
     bad: bool = False
 
 
@@ -55,50 +56,42 @@ class Timeline:
                 row = rows.get(id)
                 if one.box in (None, Box.TMP) and row is not None and row.box is Box.TMP:
                     one = TrackedMessage(id, Box.TMP, verdict=row.verdict)
-                self.steps += _steps(self._last.get(id), one, row, tracked.taken_at, first)
+                self.steps += _steps(self._last.get(id, TrackedMessage(id)), one, row, tracked.taken_at, first)
                 self.now[id] = _now(one, row, tracked.taken_at)
                 self._last[id] = one
         return (len(self.steps), self.now) != before
 
 
-def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at: float, first: bool) -> list[TimelineStep]:
+def _steps(old: TrackedMessage, new: TrackedMessage, row: Row | None, at: float, first: bool) -> Iterator[TimelineStep]:
     """The steps between two looks, in order."""
-    steps: list[TimelineStep] = []
 
-    def add(words: str) -> None:
-        steps.append(TimelineStep(at, new.id, words))
+    def step(words: str, at: float = at, *, bad: bool = False) -> TimelineStep:
+        return TimelineStep(at, new.id, words, bad)
 
-    where = old.box if old is not None else None
-    claimed = new.claimed_at is not None and (old is None or new.claimed_at != old.claimed_at)
-    if where is Box.TMP and new.box is not Box.TMP and new.gone_at is None:
-        add("complete")
+    claimed = new.claimed_at is not None and new.claimed_at != old.claimed_at
+    if old.box is Box.TMP and new.box is not Box.TMP and new.gone_at is None:
+        yield step("complete")
     if claimed and new.claimed_at is not None:
-        steps.append(TimelineStep(new.claimed_at, new.id, f"claimed {_by(new, row)}", seen=False))
-    if new.gone_at is not None and (old is None or old.gone_at is None):
-        steps.append(_gone(new))
-    elif new.box is Box.CUR and not claimed and where is not Box.CUR:
-        add(f"being processed {_by(new, row)}")
-    elif new.box is Box.NEW and (where is not Box.NEW or claimed):
-        again = "back in new" if where not in (None, Box.TMP, Box.NEW) or claimed else "waits in new"
-        add(f"{again}{_place(new)}")
-    elif new.box is Box.TMP and where is not Box.TMP:
-        add("being written in tmp")
-    elif new.box in _HELD and where is not new.box:
+        yield step(f"claimed {_by(new, row)}", new.claimed_at)
+    if new.gone_at is not None and old.gone_at is None:
+        claim = new.claimed_at
+        how = "; consumer not seen" if claim is None else f", done after {duration(max(0.0, new.gone_at - claim))}"
+        yield step(f"gone{how}", new.gone_at)
+    elif new.box is Box.CUR and not claimed and old.box is not Box.CUR:
+        yield step(f"being processed {_by(new, row)}")
+    elif new.box is Box.NEW and (old.box is not Box.NEW or claimed):
+        again = "back in new" if old.box not in (None, Box.TMP, Box.NEW) or claimed else "waits in new"
+        yield step(f"{again}{_place(new)}")
+    elif new.box is Box.TMP and old.box is not Box.TMP:
+        yield step("being written in tmp")
+    elif new.box in _HELD and old.box is not new.box:
         reason = f": {row.reason}" if row is not None and row.reason else ""
-        add(f"{_HELD[new.box]}{reason}")
+        yield step(f"{_HELD[new.box]}{reason}")
     elif first and new.box is None and new.gone_at is None:
-        add("not seen in any box")
-    if new.box is Box.CUR and new.verdict is Verdict.DEAD and (claimed or old is None or old.verdict is not Verdict.DEAD):
+        yield step("not seen in any box")
+    if new.box is Box.CUR and new.verdict is Verdict.DEAD and (claimed or old.verdict is not Verdict.DEAD):
         who = f"its holder {new.pid}" if new.pid is not None else "its holder"
-        steps.append(TimelineStep(at, new.id, f"{who} is DEAD; the message stays in cur until it is requeued", bad=True))
-    return steps
-
-
-def _gone(new: TrackedMessage) -> TimelineStep:
-    gone = new.gone_at or 0.0
-    if new.claimed_at is None:
-        return TimelineStep(gone, new.id, "gone; consumer not seen", seen=False)
-    return TimelineStep(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))}", seen=False)
+        yield step(f"{who} is DEAD; the message stays in cur until it is requeued", bad=True)
 
 
 def _by(new: TrackedMessage, row: Row | None) -> str:
@@ -146,38 +139,6 @@ _TIME = 10
 _ID = 16
 
 
-def follow_lines(
-    ids: Sequence[str],
-    steps: Sequence[TimelineStep],
-    now: Mapping[str, str],
-    width: int,
-    height: int,
-    *,
-    since: float | None,
-    zone: Zone = None,
-    scroll: int = 0,
-) -> Lines:
-    """A panel of at most ``height`` lines: the current place, and below it the steps, oldest first, the newest visible;
-    ``scroll`` lines back from there. ``since`` is when following began (None: not yet). With several messages the end of its
-    id precedes each step."""
-    width = min(width, WIDEST)
-    inner = inner_width(width)
-    name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
-    title = f"Following {clip_left(name, max(8, width - 38))}"
-    head = [plain("looking for it…", inner, Style.DIM)]
-    if since is not None:
-        head = _places(ids, now, inner, max(1, (height - 4) // 3))
-    step_lines = [line for step in steps for line in _step(step, inner, len(ids) > 1, zone)]
-    room = max(1, height - 2 - len(head) - 1)
-    end = max(min(room, len(step_lines)), len(step_lines) - max(0, scroll))
-    seen = step_lines[max(0, end - room) : end]
-    above = len(step_lines) - len(seen)
-    if above and seen and end - room > 0:
-        seen[0] = plain(f"… {end - room + 1:,} lines above, k goes up", inner, Style.DIM)
-    right = f"since {when(since, zone)}" if since is not None else ""
-    return panel_frame(title, right, [*head, BLANK, *seen], width)[:height]
-
-
 def _places(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> Lines:
     """The places of the messages. Where there are many: those that still exist, as far as they fit, and their number."""
     if len(ids) == 1:
@@ -187,7 +148,7 @@ def _places(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -
     lines = [fitted(inner, Style.DIM("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
     lines += [plain(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}", inner) for id in left[:most]]
     if len(left) > most:
-        lines.append(plain(f"     … {len(left) - most:,} more", inner, Style.DIM))
+        lines.append(dim(f"     … {len(left) - most:,} more", inner))
     return lines
 
 
@@ -196,8 +157,8 @@ def _step(step: TimelineStep, inner: int, several: bool, zone: Zone) -> Lines:
     indent = _TIME + len(who)
     parts = wrap(shown(step.words), max(8, inner - indent))
     style = Style.BAD if step.bad else Style.NORMAL
-    first = join(Style.DIM(pad(when(step.at, zone), _TIME)), who, Span(parts[0], style))
-    return [crop(first, inner), *(plain(f"{' ' * indent}{part}", inner, style) for part in parts[1:])]
+    first = fitted(inner, Style.DIM(pad(when(step.at, zone), _TIME)), who, style(parts[0]))
+    return [first, *(plain(f"{' ' * indent}{part}", inner, style) for part in parts[1:])]
 
 
 class FollowScreen(ScrollingScreen[None]):
@@ -241,16 +202,27 @@ class FollowScreen(ScrollingScreen[None]):
     def context(self) -> CommandContext:
         return CommandContext(View.FOLLOW, snapshot=self.session.snapshot, rows=1, depth=1, tracked=len(self.timeline.ids))
 
-    def draw(self, width: int, height: int, scroll: int | None = None) -> Lines:
-        seen = self.timeline
-        return follow_lines(
-            seen.ids, seen.steps, seen.now, width, height, since=seen.began, zone=self.session.zone(),
-            scroll=self.scroll_at if scroll is None else scroll,
-        )  # fmt: skip
+    def draw(self, width: int, height: int) -> Lines:
+        """The current place, and below it the steps, oldest first, the newest visible; ``at`` lines back from there. With several
+        messages the end of its id precedes each step."""
+        timeline, zone, inner = self.timeline, self.session.zone(), inner_width(width)
+        ids, since = timeline.ids, timeline.began
+        name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
+        head = [dim("looking for it…", inner)]
+        if since is not None:
+            head = _places(ids, timeline.now, inner, max(1, (height - 4) // 3))
+        lines = [line for step in timeline.steps for line in _step(step, inner, len(ids) > 1, zone)]
+        room = max(1, height - 3 - len(head))
+        end = max(min(room, len(lines)), len(lines) - self.at)
+        seen = lines[max(0, end - room) : end]
+        if end > room:
+            seen[0] = dim(f"… {end - room + 1:,} lines above, k goes up", inner)
+        right = f"since {when(since, zone)}" if since is not None else ""
+        return panel_frame(f"Following {clip_left(name, max(8, inner - 34))}", right, [*head, BLANK, *seen], width)
 
     @property
     def place(self) -> int:
-        return len(self.timeline.steps) - 1 - self.scroll_at
+        return len(self.timeline.steps) - 1 - self.at
 
     @property
     def texts(self) -> list[str]:
@@ -261,5 +233,86 @@ class FollowScreen(ScrollingScreen[None]):
         super().do_step(-lines)
 
     def do_copy_panel(self) -> None:
-        lines = self.draw(200, len(self.timeline.steps) + len(self.timeline.ids) + 50, scroll=0)
+        lines = self.draw(200, len(self.timeline.steps) + len(self.timeline.ids) + 50)
         self.copy_lines(lines, f"{len(self.timeline.steps):,} steps")
+
+
+# Who has a file open or locked: asked when the panel opens, and again on request.
+
+_NARROW = 56
+"""Inner width in cells from which on the user has a column."""
+
+
+def _answer(holders: Holders, inner: int, at: float) -> Lines:
+    lines: Lines = []
+    if holders.processes:
+        user = f"{'user':<9}" if inner >= _NARROW else ""
+        dated = any(one.since is not None for one in holders.processes)  # the kernel gives no time for most locks
+        since = f"{'for':>6}  " if dated else ""
+        lines.append(dim(f"{'pid':>8}  {user}{since}{'how':<19}command", inner))
+        lines += [line for one in holders.processes for line in _holder_line(one, inner, at if dated else None)]
+    else:
+        nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
+        lines += paragraph(nobody, inner)
+    if holders.notes or not holders.complete:
+        lines.append(BLANK)
+    notes = holders.notes or (() if holders.complete else ("there may be others, not visible from here",))
+    for note in notes:
+        lines += labelled(Style.WARN("! " if not holders.complete else "  "), shown(note), inner)
+    return lines
+
+
+def _holder_line(one: Holding, inner: int, at: float | None) -> Lines:
+    """``at`` None: without the column of durations."""
+    since = "" if at is None else f"{pad_left(ago(one.since, at), 6)}  "
+    user = pad(safe(one.user or "?"), 8) + " " if inner >= _NARROW else ""
+    style = Style.WARN if "waits" in one.how else Style.NORMAL
+    pid, unknown = ("?", "not visible") if one.pid is None else (str(one.pid), "?")
+    command = safe(program(one.command)) if one.command else unknown
+    lines = [fitted(inner, f"{pad_left(pid, 8)}  {user}{since}", style(pad(shown(one.how), 18)), f" {command}")]
+    if one.of:
+        lines.append(dim(f"{' ' * 10}of {shown(one.of)}", inner))
+    return lines
+
+
+class HoldersScreen(TextScreen[None]):
+    """``key`` is a row's key, or the path of a lock or cursor file; ``name`` is what users call it."""
+
+    session: Session
+    VIEW = View.HOLDERS
+
+    def __init__(self, session: Session, key: Key, name: str) -> None:
+        super().__init__(session)
+        self.key = key
+        self.about = name
+        self.holders: Holders | None = None
+        self.looked_at: float | None = None
+
+    def on_mount(self) -> None:
+        self.do_ask_again()
+
+    def do_ask_again(self) -> None:
+        """Looks at all processes, in the snapshot thread."""
+        self.holders, self.failed, self.looked_at = None, "", None
+        self.ask(self.session.snapshot_thread.run, self._look, partial(setattr, self, "holders"))
+        self.paint()
+
+    def _look(self) -> Holders:
+        try:
+            return self.session.control.holders(self.key)
+        finally:
+            self.looked_at = self.session.control.now()
+
+    def text(self, width: int) -> Lines:
+        inner, at, who = inner_width(width), self.looked_at, self.session.control.labels.who
+        body = [dim("looking at all visible processes…", inner)]
+        if self.failed:
+            body = paragraph(shown(self.failed), inner, Style.WARN)
+        elif self.holders is not None and at is not None:
+            body = _answer(self.holders, inner, at)
+        looked = f"looked {when(at, self.session.zone())}" if at is not None else ""
+        name = clip_left(safe(self.about), max(8, inner - 23 - len(who)))
+        return panel_frame(f"{who.capitalize()} {name}", looked, body, width)
+
+    def do_copy_panel(self) -> None:
+        self.copy_lines(self.text(200), f"{self.session.control.labels.who} {shown(self.about)}")

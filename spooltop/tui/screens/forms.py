@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Generic
 
 from textual.events import Key as KeyEvent
 from textual.screen import ScreenResultType
@@ -27,8 +26,6 @@ from .base import LineEdit, TableScreen, footer_line
 from .plan import PlanScreen
 
 _WIDEST, _NAME, _VALUE = 100, 8, 34
-
-
 _LABEL = 8
 
 
@@ -43,7 +40,7 @@ def _labelled(label: str, text: str, inner: int, *more: Span) -> Line:
     return fitted(inner, Style.DIM(f"{label:<{_LABEL}}"), text, *more)
 
 
-class FormScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
+class FormScreen(TableScreen[ScreenResultType]):
     """Fields to be typed into, by their names; Tab and the arrows go from one to the next."""
 
     session: Session
@@ -67,6 +64,15 @@ class FormScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         self.typing = self.fields[self.chosen]
         self.paint()
         return True
+
+    def form(self, inner: int) -> tuple[str, Lines]:
+        """The title, and the lines in ``inner`` cells."""
+        raise NotImplementedError
+
+    def draw(self, width: int, height: int) -> Lines:
+        width = min(width, _WIDEST)
+        title, body = self.form(inner_width(width))
+        return panel_frame(title, "", body[: max(1, height - 2)], width)
 
     def open_plan(self, action: Action, selection: Selection, options: dict[str, Json]) -> None:
         """Opens a plan, and leaves the form once it was applied."""
@@ -99,10 +105,8 @@ class InjectScreen(FormScreen[None]):
             size=LineEdit("", limit=9, digits=True), source=LineEdit("", limit=60), rate=LineEdit("", limit=6, digits=True),
         )  # fmt: skip
 
-    def draw(self, width: int, height: int) -> Lines:
+    def form(self, inner: int) -> tuple[str, Lines]:
         """A hint follows its field, on the next line where it does not fit."""
-        width = min(width, _WIDEST)
-        inner = inner_width(width)
         one_line = inner >= 2 + _NAME + _VALUE + 30
         room = _VALUE if one_line else max(1, inner - 2 - _NAME)
         body: Lines = []
@@ -118,7 +122,7 @@ class InjectScreen(FormScreen[None]):
             if not one_line:
                 body.append(fitted(inner, " " * (2 + _NAME), hint))
         body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
-        return panel_frame("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]
+        return "Inject test messages into new", body
 
     def keys_line(self, width: int) -> Line:
         return footer_line([("↑↓", "field"), *footer(self.context())], width)
@@ -172,10 +176,8 @@ class SetCursorScreen(FormScreen[None]):
         """Takes a new look: the present value may have changed."""
         self.paint()
 
-    def draw(self, width: int, height: int) -> Lines:
+    def form(self, inner: int) -> tuple[str, Lines]:
         cursor, value = self.present, self.value
-        width = min(width, _WIDEST)
-        inner = inner_width(width)
         room = max(1, inner - _LABEL)
         body = [
             _labelled("now", clip_left(shown(cursor.shown), room), inner),
@@ -193,8 +195,7 @@ class SetCursorScreen(FormScreen[None]):
             )
         elif cursor.shared:
             advice += " Its poller may overwrite it with the value it holds in memory: stop it first."
-        body += paragraph(advice, inner)
-        return panel_frame(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
+        return f"Set the cursor of {safe(cursor.source)}", body + paragraph(advice, inner)
 
     def do_set(self) -> None:
         value = self.value
@@ -223,13 +224,13 @@ class SaveScreen(FormScreen[str | None]):
         self.id_of = id
         self.saving = False
 
-    def draw(self, width: int, height: int) -> Lines:
-        width = min(width, _WIDEST)
-        inner = inner_width(width)
+    def form(self, inner: int) -> tuple[str, Lines]:
         name = join(Style.DIM("file  "), clip_left(shown(self.typing.text), inner - 7), Style.KEY("█"))
-        body: Lines = [name, (), *paragraph(_ADVICE, inner)]
-        title = f"Save the payload of {clip_left(safe(self.id_of), max(8, width - 28))}"
-        return panel_frame(title, "", body, width)
+        title = f"Save the payload of {clip_left(safe(self.id_of), max(8, inner - 24))}"
+        return title, [name, BLANK, *paragraph(_ADVICE, inner)]
+
+    def draw(self, width: int, height: int) -> Lines:
+        return super().draw(width, height + 2)  # where it does not fit, the border goes first
 
     def do_save_now(self) -> None:
         if not self.typing.text.strip():

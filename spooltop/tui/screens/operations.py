@@ -16,7 +16,7 @@ from spooltop.model.vocabulary import Action
 
 from ..commands import by_id
 from ..context import CommandContext, View
-from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
+from ..draw.frame import inner_width, note_lines, panel_frame
 from ..draw.header import Zone, ago, when
 from ..draw.spans import (
     BLANK,
@@ -24,6 +24,7 @@ from ..draw.spans import (
     Lines,
     Span,
     Style,
+    dim,
     fitted,
     headed,
     labelled,
@@ -33,6 +34,7 @@ from ..draw.spans import (
     plain,
     point_out,
     select,
+    visible,
 )
 from ..draw.text import clip_left, pad, pad_left, safe, shown, text_width
 from ..session import Session
@@ -84,7 +86,7 @@ def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> 
         reasons.setdefault(one.reason, []).append(one.row.id)
     for reason, ids in reasons.items():
         lines += headed(Style.WARN(f"{len(ids):,} not: "), shown(reason), inner, indent=2)
-        lines += [plain(f"  {clip_left(safe(id), max(4, inner - 2))}", inner, Style.DIM) for id in ids]
+        lines += [dim(f"  {clip_left(safe(id), max(4, inner - 2))}", inner) for id in ids]
     return lines
 
 
@@ -144,16 +146,14 @@ class OperationScreen(TextScreen[bool]):
         return shell(self.plan.command) if self.plan is not None else ""
 
     def text(self, width: int) -> Lines:
-        width = min(width, WIDEST)
-        inner = inner_width(width)
-        plan, zone = self.plan, self.session.zone()
+        inner, plan, zone = inner_width(width), self.plan, self.session.zone()
         body = [*self._facts(inner, zone), BLANK]
         if plan is not None:
             body += [*_messages(plan.items, plan.refused, inner), *note_lines(plan.notes, inner)]
             if plan.command:
                 body += [BLANK, *_fact("undo", shown(self.undoing), inner)]
         elif not self.failed:
-            body.append(plain("looking up its messages…", inner, Style.DIM))
+            body.append(dim("looking up its messages…", inner))
         if self.trail is not None:
             body += _audit(self.trail, inner, zone)
         return panel_frame(f"Operation {shown(self.record.operation)}", "", body, width)
@@ -218,14 +218,14 @@ class OperationsScreen(ChoosingScreen[None]):
         """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
         done = [result for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
         record = self.record
-        touched = self.chosen or self.filter or self.typing is not None or self.dismissed or self.app.screen_stack[-1] is not self
+        touched = self.at or self.filter or self.typing is not None or self.dismissed or self.app.screen_stack[-1] is not self
         same = bool(done) and record is not None and done[0].operation == record.operation
         return not touched and same and by_id("undo").why_not(self.context()) is None
 
     @property
     def record(self) -> OperationRecord | None:
         found = self.found
-        return found[max(0, min(self.chosen, len(found) - 1))] if found else None
+        return found[max(0, min(self.at, len(found) - 1))] if found else None
 
     @property
     def found(self) -> list[OperationRecord]:
@@ -263,7 +263,7 @@ class OperationsScreen(ChoosingScreen[None]):
     def _table(self, records: Sequence[OperationRecord], width: int, height: int) -> Lines:
         """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it
         cannot be undone."""
-        record = records[self.chosen]
+        record = records[self.at]
         words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
         outcome_lines = paragraph(words, width, margin=" ")
         below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
@@ -272,11 +272,10 @@ class OperationsScreen(ChoosingScreen[None]):
             older = " · all: spooltop ops --all" if self.older else ""
             lines.append(fitted(width, Style.TITLE(f" Operations {len(records):,}"), " · newest first", older))
         fits = max(1, height - 1 - below - len(lines))
-        top = max(0, min(self.chosen - fits + 1, len(records) - fits))
         at = f"{'at':<8}  " if width >= _WITH_TIME else ""
         title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  undo"
-        lines.append(plain(title, width, Style.DIM))
-        lines += [self._line(one, width, chosen=one is record) for one in records[top : top + fits]]
+        lines.append(dim(title, width))
+        lines += [self._line(records[i], width, chosen=i == self.at) for i in visible(len(records), fits, self.at)]
         if below:
             lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
             lines += outcome_lines

@@ -1,34 +1,58 @@
-"""The screen of a plan: its items are pinned, listed and confirmed, then applied. Keys typed before it was seen do not count."""
+"""The screens of a plan and of its result. The items of a plan are pinned, listed and confirmed, then applied; keys typed before
+it was seen do not count. The result stays until it is closed, and says what happened since: where the messages that were moved
+are now, what the cursor is now."""
 
 from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from textual.app import ComposeResult
 from textual.events import Key, Resize
 from textual.message import Message
 
+from spooltop.cursors.model import direction, pick
+from spooltop.cursors.model import shown as cursor_text
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model import units
-from spooltop.model.plan import Confirm, Item, Plan, Refusal, Result, Selection, warnings_of
-from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
+from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, TrackedMessage, warnings_of
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.units import age, duration
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Row, Verdict, escape, program, same_json
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
 from ..commands import WHOLE, command_for, plan_words
 from ..context import CommandContext, View
-from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
-from ..draw.header import Zone, when
+from ..draw.frame import inner_width, note_lines, panel_frame
+from ..draw.header import when
 from ..draw.lists import owner_text
-from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, headed, join, labelled, line_width, paragraph, plain
+from ..draw.spans import (
+    BLANK,
+    Line,
+    Lines,
+    Span,
+    Style,
+    crop,
+    dim,
+    fitted,
+    headed,
+    join,
+    labelled,
+    line_width,
+    paragraph,
+    plain,
+    visible,
+)
 from ..draw.text import clip, clip_left, pad, pad_left, safe, shown, wrap
+from ..messages import Found, MessagesTracked, SnapshotTaken
 from ..session import Session
 from ..snapshot_thread import deliver, now_and_then
-from ..terminal.lifecycle import printable
+from ..terminal.lifecycle import PAST, printable
 from .base import BACKSPACES, CONFIRMING, LEAVING, LineEdit, Panel, ScrollingScreen, T, early_words, footer_line
-from .result import FOLLOWED_AT_MOST, FOLLOWS, ResultScreen, cursor_set
+from .follow import FollowScreen
 
 _MOST_REFUSALS = 4
 _COMMAND_LINES = 3
@@ -72,133 +96,25 @@ def _undo_title(plan: Plan, asked: int, rows: Sequence[Row]) -> str:
     return f"Undo {what}: {plan.count:,} of {asked:,} {nouns}" if plan.refused else f"Undo {what} of {plan.count:,} {nouns}"
 
 
-def plan_lines(
-    plan: Plan,
-    width: int,
-    height: int,
-    *,
-    now: float,
-    typed: str = "",
-    zone: Zone = None,
-    scroll: int = 0,
-    busy: str = "",
-    rate: str | None = None,
-    early: bool = False,
-) -> Lines:
-    """A panel of at most ``height`` lines. The way to confirm is always at the bottom; the items are shortened first, shown from
-    ``scroll`` on. ``typed`` is the number typed so far; ``busy`` says how far the work is, once confirmed; ``rate`` is the
-    text of a rate being typed, else None. ``early``: no key confirms yet."""
-    width = min(width, WIDEST)
-    inner = inner_width(width)
-    head = paragraph(safe(effect_of(plan)), inner) if plan.count else []
-    # What has words is none of many; a note says them again, for who reads notes alone.
-    listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
-    notes = [note for note in plan.notes if note not in listed]
-    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *note_lines(notes, inner)]
-    foot = _foot(plan, inner, typed, busy, rate, early)
-    room = max(1, height - 2 - len(foot))
-    undoes = plan.action is Action.UNDO
-    table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll, undoes=undoes) if plan.items else []
-    middle = [*head, *table, *tail]
-    if len(middle) > room:
-        middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a taller window shows them", inner)]
-    body = [*middle, *foot]
-    return panel_frame(plan_title(plan), f"as of {when(plan.made_at, zone)}", body, width)[:height]
-
-
-def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> Lines:
-    lines: Lines = [BLANK]
-    if plan.command and plan.count:
-        ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
-        without = ", without force" if plan.force else ""
-        parts = wrap(f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
-        if len(parts) > _COMMAND_LINES:
-            parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
-        lines += [fitted(inner, Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
-    if rate is not None:
-        asked = join("rate limit: ", Style.STRONG(f"{shown(rate)}_"))
-        lines.append(fitted(inner, asked, Style.DIM("   50, 50/s, 1000/m; empty: no limit")))
-        return lines
-    if plan.rate_text:
-        lines.append(fitted(inner, Style.KEY("s "), plan.rate_text))
-    if busy:
-        lines.append(fitted(inner, Style.WARN("working: "), shown(busy)))
-        return lines
-    lines.append(crop(_confirm(plan, typed, inner, early), inner))
-    return lines
-
-
-def _confirm(plan: Plan, typed: str, inner: int, early: bool) -> Line:
-    cancel = Style.KEY("[Esc Cancel]")
-    words = plan_words(plan)
-    if plan.confirm is Confirm.NUMBER and not (early and not typed):
-        number, so_far = Style.KEY(str(plan.count)), Style.STRONG(f"{shown(typed)}_")
-        line = join("type ", number, f" to {words}: ", so_far)
-        whole = join(cancel, "   ", line)
-        return whole if line_width(whole) <= inner else line  # the typed text is more important than how to leave
-    if plan.confirm is Confirm.NOTHING or not plan.count:
-        return join(Style.KEY("[Esc Close]"), "   nothing to do")
-    if early:
-        return join(cancel, "   …")
-    offered = plan.poison and not holds_poison(plan)
-    hold = join("   ", Style.KEY("h"), f" {poison_words(plan)}") if offered else BLANK
-    return join(cancel, "   ", Style.KEY(plan.confirm.value), f" {words}", hold)
-
-
-def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int, *, undoes: bool) -> Lines:
-    """A title and as many items as fit, from ``scroll`` on; the others are counted. Items that are not messages show their
-    description. ``undoes``: with the box that each item moves back to."""
-    if items[0].words:
-        return [line for item in items for line in paragraph(shown(item.words), inner, Style.STRONG)][:rows]
-    in_cur = items[0].row.box is Box.CUR and not undoes
-    with_owner = in_cur and inner >= 56
-    title = f"  {'held' if in_cur else 'age':>5}  {'tries':>5}  "
-    if with_owner:
-        title += f"{'owner':<18}"
-    if undoes:
-        title += f"{'effect':<{_EFFECT}}"
-    else:
-        title += f"{'verdict':<11}" if in_cur or items[0].row.box is Box.TMP else f"{'size':>7}  "
-    lines = [plain(f"{title}message", inner, Style.DIM)]
-    fits = max(1, rows - 1)
-    if len(items) > fits:
-        fits = max(1, fits - 1)
-    scroll = max(0, min(scroll, len(items) - fits))
-    lines += [_item_line(item, inner, now, with_owner, undoes) for item in items[scroll : scroll + fits]]
-    below = len(items) - scroll - fits
-    if len(items) > fits:
-        above = f", {scroll:,} above" if scroll else ""
-        lines.append(plain(f"  … {below:,} more below{above}", inner, Style.DIM))
-    return lines
-
-
 def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: bool) -> Line:
     row = item.row
     in_cur = row.box is Box.CUR and not undoes
-    age = (units.at_most if in_cur and row.since_is_bound else units.age)(row.in_box_age(now) if in_cur else row.age(now))
+    old = (units.at_most if in_cur and row.since_is_bound else age)(row.in_box_age(now) if in_cur else row.age(now))
     tries = "—" if row.attempt is None else str(row.attempt)
-    sign = Style.WARN("! " if item.warning else "  ")
-    text = f"{pad_left(age, 5)}  {pad_left(tries, 5)}  "
+    text = f"{pad_left(old, 5)}  {pad_left(tries, 5)}  "
     if with_owner:
         text += pad(clip(owner_text(row.owner), 17), 18)
-    parts: list[Span] = [sign, Span(text)]
-    if undoes:
-        dead = row.verdict is Verdict.DEAD
-        verdict = "" if row.verdict is None else f", {row.verdict.value.upper() if dead else row.verdict.value}"
-        parts.append(Span(pad(f"{shown(row.evidence)}{verdict}", _EFFECT), Style.BAD if dead else Style.NORMAL))
-    elif in_cur or row.box is Box.TMP:
-        parts.append(_verdict(row))
-    else:
-        parts.append(Span(f"{units.size(row.size):>7}  "))
-    used = sum(len(part.text) for part in parts)
-    parts.append(Span(clip_left(safe(row.id), max(4, inner - used))))
-    return crop(parts, inner)
-
-
-def _verdict(row: Row) -> Span:
-    word = row.verdict.value if row.verdict is not None else "—"
     dead = row.verdict is Verdict.DEAD
-    return Span(pad(word.upper() if dead else word, 11), Style.BAD if dead else Style.NORMAL)
+    verdict = "" if row.verdict is None else row.verdict.upper() if dead else row.verdict.value
+    if undoes:
+        fact = Style.BAD(pad(f"{shown(row.evidence)}{verdict and f', {verdict}'}", _EFFECT), dead)
+    elif in_cur or row.box is Box.TMP:
+        fact = Style.BAD(pad(verdict or "—", 11), dead)
+    else:
+        fact = Span(f"{units.size(row.size):>7}  ")
+    used = 2 + len(text) + len(fact.text)
+    sign = Style.WARN("! " if item.warning else "  ")
+    return fitted(inner, sign, text, fact, clip_left(safe(row.id), max(4, inner - used)))
 
 
 def _warnings(plan: Plan, inner: int) -> Lines:
@@ -221,7 +137,7 @@ def _refusals(plan: Plan, inner: int) -> Lines:
         name = safe(refused[0].row.id)
         more = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
         lines += headed(Style.WARN(f"Refused {len(refused):,}: "), f"{shown(reason)}{holds}", inner)
-        lines.append(plain(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}", inner, Style.DIM))
+        lines.append(dim(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}", inner))
     if len(groups) > _MOST_REFUSALS:
         lines.append(plain(f"Refused for {len(groups) - _MOST_REFUSALS} more reasons", inner))
     forceable = [refusal.row for refusal in plan.refused if refusal.forceable]
@@ -248,6 +164,236 @@ def _from_whom(rows: Sequence[Row]) -> str:
     living = all(row.verdict is Verdict.ALIVE for row in rows)
     owner = "running owner" if living else "running or unknown owner"
     return f"it from a {owner}" if len(rows) == 1 else f"{len(rows):,} from {owner}s"
+
+
+# The result.
+
+FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
+"""Actions whose messages move on by themselves."""
+
+FOLLOWED_AT_MOST = 1_000
+"""Maximum number of messages that are followed."""
+
+
+def cursor_set(plan: Plan) -> Item | None:
+    """The item of the cursor that ``plan`` sets, None where it sets none."""
+    sets = plan.action is Action.SET_CURSOR or plan.undone is Action.SET_CURSOR
+    return plan.items[0] if sets and plan.items else None
+
+
+def cursor_since(result: Result, was: Item, snapshot: Snapshot | None) -> tuple[str, ...]:
+    """Says whether the cursor still has the value that it was set to, and who overwrote it. Empty before the first look after
+    that."""
+    if snapshot is None or snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
+        return ()
+    cursor = next((one for one in snapshot.cursors if (one.source, one.file) == (was.id, was.name)), None)
+    if cursor is None or cursor.verdict in ("missing", "unreadable"):
+        return (f"{escape(was.id)} cannot be read now: {cursor.evidence if cursor is not None else 'its file is gone'}",)
+    if same_json(cursor.value, was.value):
+        return (f"still {cursor.shown}: nobody has written over it for {age(snapshot.taken_at - result.finished_at)}",)
+    first = None
+    for write in cursor.history:  # newest first
+        if same_json(write.value, was.value):
+            break
+        first = write
+    step = direction(pick(was.value, cursor.field), pick(cursor.value, cursor.field))
+    after = "" if first is None else f" after {duration(max(0.0, first.at - result.finished_at))}"
+    writer = first.writer if first is not None else None
+    by = "" if writer is None else f" by {writer.pid} {escape(program(writer.command or ''))}".rstrip()
+    change = f"{cursor_text(was.value, cursor.field)} → {cursor.shown}"
+    if step == 1:
+        return (f"advanced{after}{by}: {change}",)
+    return (
+        f"OVERWRITTEN{after}{by}: {change}; a poller wrote back what it had read before: stop it, then set the cursor",
+    )
+
+
+def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str]) -> tuple[str, ...]:
+    """Says who claimed the messages, what happened to them, and how many still wait. Empty before the first look after the
+    operation. ``ids`` are those that are followed."""
+    if tracked is None or tracked.taken_at < result.finished_at or not ids:
+        return ()
+    found = [tracked.found[id] for id in ids if id in tracked.found]
+    end, now = result.finished_at, tracked.taken_at
+    lines = _taken(found, end, now)
+    gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
+    if gone:
+        lines.append(f"{len(gone):,} taken and gone; consumer not seen")
+    lines += _waiting([one for one in found if one.box is Box.NEW and one.claimed_at is None], now - end)
+    for box in Box:
+        if box is not Box.NEW and (here := sum(1 for one in found if one.box is box and one.claimed_at is None)):
+            lines.append(f"{here:,} {'set aside in' if box in ASIDE else 'in'} {box}")
+    if unseen := sum(1 for one in found if one.box is None and one.gone_at is None and one.claimed_at is None):
+        lines.append(f"{unseen:,} on the way, not seen in any box yet")
+    if more := result.count(Outcome.DONE) - len(found):
+        lines.append(f"first {len(found):,} only; {more:,} more are not followed")
+    return tuple(lines)
+
+
+def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str]) -> int | None:
+    """The number of messages that still wait to be claimed: those that an undo can move. None where it is not known or the
+    messages do not wait. ``ids`` as above."""
+    if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < result.count(Outcome.DONE):
+        return None
+    return sum(1 for one in tracked.found.values() if one.box is Box.NEW)
+
+
+def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]:
+    """Returns a line for each claimant and each outcome of its messages."""
+    groups: dict[tuple[int | None, str], list[TrackedMessage]] = {}
+    for one in found:
+        if one.claimed_at is None:
+            continue
+        now_is = "gone" if one.gone_at is not None else str(one.box or "")
+        if one.verdict in (Verdict.DEAD, Verdict.UNKNOWN):
+            now_is = str(one.verdict)
+        groups.setdefault((one.pid, now_is), []).append(one)
+    lines = []
+    for (pid, now_is), ones in sorted(groups.items(), key=lambda group: (group[0][0] or 0, group[0][1])):
+        who = f"by {pid}" if pid is not None else "by a process that is not visible"
+        words = f"{len(ones):,} claimed {who} after {_times(ones, lambda one: (one.claimed_at or end) - end)}"
+        match now_is:
+            case "gone":
+                words += f", done after {_times(ones, lambda one: (one.gone_at or end) - end)}"
+            case Verdict.DEAD:
+                words += ", now DEAD and still holding " + ("it" if len(ones) == 1 else "them")
+            case Verdict.UNKNOWN:
+                words += "; whether it is running is not known here"
+            case Box.CUR:
+                words += f", being processed for {age(max(now - (one.claimed_at or now) for one in ones))}"
+            case Box.NEW:
+                words += ", returned, waits in new again"
+            case "":
+                words += ", left its claim just now" if len(ones) == 1 else ", left their claims just now"
+            case _:
+                words += f", then set aside in {now_is}"
+        lines.append(words)
+    return lines
+
+
+def _waiting(ones: Sequence[TrackedMessage], since: float) -> list[str]:
+    if not ones:
+        return []
+    places = sorted(one.place for one in ones if one.place is not None)
+    of = max((one.of for one in ones if one.of is not None), default=None)
+    words = f"{len(ones):,} wait{'s' if len(ones) == 1 else ''} in new"
+    if places and of is not None:
+        span = f"{places[0]:,}" if places[0] == places[-1] else f"{places[0]:,} to {places[-1]:,}"
+        words += f", place {span} of {max(of, places[-1]):,}"
+    return [f"{words}, nobody took {'it' if len(ones) == 1 else 'them'} for {age(max(0.0, since))}"]
+
+
+def _times(ones: Iterable[TrackedMessage], of: Callable[[TrackedMessage], float]) -> str:
+    """The shortest and the longest of some durations, as one where they are the same."""
+    times = sorted(max(0.0, of(one)) for one in ones)
+    least, longest = duration(times[0]), duration(times[-1])
+    return least if least == longest else f"{least} to {longest}"
+
+
+_DONE = {Action.EMPTY: "Deleted", Action.UNDO: "Undone", Action.UNLOCK: "Removed"}
+"""The titles of results that do not begin with the words for the past."""
+
+
+def _not_done(result: Result, inner: int) -> list[Line | int]:
+    """The skipped and failed items by place, grouped by reason; failures first."""
+    lines: list[Line | int] = []
+    for (outcome, reason), places in sorted(result.not_done.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
+        head = Span(f"{outcome.value} {len(places):,}: ", Style.BAD if outcome is Outcome.FAILED else Style.WARN)
+        lines += headed(head, shown(reason) or "no reason given", inner)
+        lines += places
+    return lines
+
+
+class ResultScreen(ScrollingScreen[bool]):
+    """Returns True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count. ``cursor``:
+    the cursor that it set."""
+
+    session: Session
+
+    def __init__(self, session: Session, result: Result, since: float, cursor: Item | None) -> None:
+        super().__init__(session)
+        self.result = result
+        self.since = since
+        self.cursor = cursor
+        self.ids: tuple[str, ...] = ()
+        """The ids of the first items that were done, where their messages move on."""
+        if cursor is None and result.action in FOLLOWS and result.count(Outcome.DONE):
+            self.ids = tuple(islice((item.id for item in result.items if item.outcome is Outcome.DONE), FOLLOWED_AT_MOST))
+        self.tracked: MessagesTracked | None = None
+
+    def on_mount(self) -> None:
+        if self.ids:
+            self.session.snapshot_thread.follow(self.ids, self.since)
+
+    def on_unmount(self) -> None:
+        self.session.snapshot_thread.follow(())
+
+    def context(self) -> CommandContext:
+        why = "" if self.result.undo else "nothing can be undone"
+        return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, tracked=len(self.ids))
+
+    def take(self, found: Found) -> None:
+        """Takes the places of the messages at a new look."""
+        if isinstance(found, MessagesTracked):
+            self.tracked = found
+            self.paint()
+        elif self.cursor is not None and isinstance(found, SnapshotTaken):
+            self.paint()
+
+    def draw(self, width: int, height: int) -> Lines:
+        """How many items were done, skipped and failed, the reasons and names of the last two, and what happened since."""
+        result, inner = self.result, inner_width(width)
+        done, skipped, failed = map(result.count, (Outcome.DONE, Outcome.SKIPPED, Outcome.FAILED))
+        stopped = f" · stopped, {result.untried:,} not attempted" if result.stopped or result.untried else ""
+        failures = Style.BAD(f"failed {failed:,}", failed)
+        head = fitted(inner, f"done {done:,} · skipped {skipped:,} · ", failures, stopped)
+        middle: list[Line | int] = []  # names are looked up and drawn when they are shown: there may be a million
+        since = since_then(result, self.tracked, self.ids)
+        if self.cursor is not None:
+            since = cursor_since(result, self.cursor, self.session.snapshot)
+        for i, words in enumerate(since):
+            middle += labelled(Style.DIM(" " * 12 if i else "since then  "), shown(words), inner)
+        middle += [*_not_done(result, inner), *note_lines(result.notes, inner)]
+        foot: Lines = [BLANK]
+        keys: list[Span | str] = [Style.KEY("[Esc Close]")]
+        if result.undo:
+            foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
+            left = waiting(result, self.tracked, self.ids)
+            which = f" (the {left:,} that wait{'s' if left == 1 else ''})" if left else ""
+            keys += ["   ", Style.KEY("z"), f" undo{which}"]
+        foot.append(fitted(inner, *keys, "   ", Style.KEY("c"), " copy as text"))
+        room = max(1, height - 3 - len(foot))
+        shown_lines = visible(len(middle), room, self.at, 0)
+        seen = [self._line(middle[i], inner) for i in shown_lines]
+        if hidden := len(middle) - shown_lines.stop:
+            seen[-1] = dim(f"… {hidden + 1:,} more lines", inner)
+        many = "" if result.action in WHOLE else f" {done:,}"
+        title = f"{_DONE.get(result.action, PAST[result.action].capitalize())}{many} · operation {shown(result.operation)}"
+        return panel_frame(title, when(result.finished_at), [head, *seen, *foot], width)
+
+    def _line(self, line: Line | int, inner: int) -> Line:
+        """A line, or the name of the item at this place."""
+        if not isinstance(line, int):
+            return line
+        return plain(f"   {clip_left(safe(self.result.items[line].id), max(4, inner - 3))}", inner)
+
+    def do_undo_result(self) -> None:
+        self.dismiss(True)
+
+    def do_follow(self) -> None:
+        self.open_screen(FollowScreen(self.session, self.ids, self.since, keep=True, seen=self.tracked))
+
+    def do_copy_result(self) -> None:
+        lines = self.draw(200, len(self.result.items) + 50)
+        self.copy_lines(lines, f"the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{escape(item.id)} {item.outcome} {item.reason}" for item in self.result.items]
+
+    @property
+    def length(self) -> int:
+        return len(self.result.items)
 
 
 class PlanScreen(ScrollingScreen[Result | None]):
@@ -410,34 +556,97 @@ class PlanScreen(ScrollingScreen[Result | None]):
     # Drawing
 
     def paint(self) -> None:
-        if not self.ready:
-            return
-        if self.plan is None or self.failed:
+        if self.ready and (self.plan is None or self.failed):
             self.query_one(Panel).show(self._without_plan(*self.window_size))
-            return
-        busy = ""
+        else:
+            super().paint()
+
+    def draw(self, width: int, height: int) -> Lines:
+        """The way to confirm is always at the bottom; the items are shortened first, shown from ``at`` on."""
+        plan, inner = self.plan, inner_width(width)
+        if plan is None:
+            return []
+        head = paragraph(safe(effect_of(plan)), inner) if plan.count else []
+        # What has words is none of many; a note says them again, for who reads notes alone.
+        listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
+        notes = [note for note in plan.notes if note not in listed]
+        tail = [*_warnings(plan, inner), *_refusals(plan, inner), *note_lines(notes, inner)]
+        foot = self._foot(plan, inner)
+        room = max(1, height - 2 - len(foot))
+        table = self._table(plan.items, inner, max(2, room - len(head) - len(tail))) if plan.items else []
+        middle = [*head, *table, *tail]
+        if len(middle) > room:
+            middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a taller window shows them", inner)]
+        return panel_frame(plan_title(plan), f"as of {when(plan.made_at)}", [*middle, *foot], width)
+
+    def _foot(self, plan: Plan, inner: int) -> Lines:
+        lines: Lines = [BLANK]
+        if plan.command and plan.count:
+            ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
+            without = ", without force" if plan.force else ""
+            parts = wrap(f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
+            if len(parts) > _COMMAND_LINES:
+                parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
+            lines += [fitted(inner, Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
+        if self.rate is not None:
+            asked = "rate limit: ", Style.STRONG(f"{shown(self.rate.text)}_"), Style.DIM("   50, 50/s, 1000/m; empty: no limit")
+            return [*lines, fitted(inner, *asked)]
+        if plan.rate_text:
+            lines.append(fitted(inner, Style.KEY("s "), plan.rate_text))
         if self.applying:
-            busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {self.plan.count:,} done; Esc stops"
-        rate = None if self.rate is None else self.rate.text
-        lines = plan_lines(
-            self.plan, self.window_size[0], self.panel_height, now=self.session.now(), typed=self.edit.text,
-            scroll=self.scroll_at, busy=busy, rate=rate, early=self.early,
-        )  # fmt: skip
-        self.show_panel(lines)
+            busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {plan.count:,} done; Esc stops"
+            return [*lines, fitted(inner, Style.WARN("working: "), busy)]
+        return [*lines, crop(self._how_to_confirm(plan, inner), inner)]
+
+    def _how_to_confirm(self, plan: Plan, inner: int) -> Line:
+        cancel, words, typed = Style.KEY("[Esc Cancel]"), plan_words(plan), self.edit.text
+        if plan.confirm is Confirm.NUMBER and not (self.early and not typed):
+            line = join("type ", Style.KEY(str(plan.count)), f" to {words}: ", Style.STRONG(f"{shown(typed)}_"))
+            whole = join(cancel, "   ", line)
+            return whole if line_width(whole) <= inner else line  # the typed text is more important than how to leave
+        if plan.confirm is Confirm.NOTHING or not plan.count:
+            return join(Style.KEY("[Esc Close]"), "   nothing to do")
+        if self.early:
+            return join(cancel, "   …")
+        offered = plan.poison and not holds_poison(plan)
+        hold = join("   ", Style.KEY("h"), f" {poison_words(plan)}") if offered else BLANK
+        return join(cancel, "   ", Style.KEY(plan.confirm.value), f" {words}", hold)
+
+    def _table(self, items: Sequence[Item], inner: int, rows: int) -> Lines:
+        """A title and as many items as fit; the others are counted. Items that are not messages show their description. An undo
+        shows the box that each item moves back to."""
+        if items[0].words:
+            return [line for item in items for line in paragraph(shown(item.words), inner, Style.STRONG)][:rows]
+        undoes = self.action is Action.UNDO
+        in_cur = items[0].row.box is Box.CUR and not undoes
+        with_owner = in_cur and inner >= 56
+        title = f"  {'held' if in_cur else 'age':>5}  {'tries':>5}  "
+        if with_owner:
+            title += f"{'owner':<18}"
+        if undoes:
+            title += f"{'effect':<{_EFFECT}}"
+        else:
+            title += f"{'verdict':<11}" if in_cur or items[0].row.box is Box.TMP else f"{'size':>7}  "
+        fits = max(1, rows - 1)
+        if len(items) > fits:
+            fits = max(1, fits - 1)
+        seen, now = visible(len(items), fits, self.at, 0), self.session.now()
+        lines = [dim(f"{title}message", inner), *(_item_line(items[i], inner, now, with_owner, undoes) for i in seen)]
+        if len(items) > fits:
+            above = f", {seen.start:,} above" if seen.start else ""
+            lines.append(dim(f"  … {len(items) - seen.stop:,} more below{above}", inner))
+        return lines
 
     def _without_plan(self, width: int, height: int) -> Lines:
         if self.failed:
             lines = paragraph(shown(self.failed), width, margin=" ")
             return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
-        how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
         if self.first:
-            width = min(width, WIDEST)
             inner = inner_width(width)
-            undoes, now = self.action is Action.UNDO, self.session.now()
             head = ("Nothing changes yet; Esc cancels.", f"{self.planning}; the first {len(self.first):,}:")
-            table = _table(self.first, inner, max(2, height - 4), now, self.scroll_at, undoes=undoes)
-            body = [*(plain(words, inner) for words in head), *table]
+            body = [*(plain(words, inner) for words in head), *self._table(self.first, inner, max(2, height - 4))]
             return panel_frame(f"{self.action.value.capitalize()}: making the plan…", "", body, width)[:height]
+        how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
         return [(), plain(f" {self.action}: making the plan… nothing changes yet; Esc cancels", width), *how_far]
 
     # Commands
