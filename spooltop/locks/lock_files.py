@@ -27,6 +27,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.backends.access import closed_words, why_read_only
+from spooltop.backends.directory.liveness.lock_table import LockTable, lock_owners
 from spooltop.backends.directory.liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage.disk import is_local, mount_of
@@ -34,9 +35,20 @@ from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
-from spooltop.model.proc import Device, LockLine, parse_locks
+from spooltop.model.proc import Device
 from spooltop.model.units import clock_time
-from spooltop.model.vocabulary import EXITED, Lock, LockHolder, Verdict, escape, json_object
+from spooltop.model.vocabulary import (
+    EXITED,
+    LOCK_SUFFIXES,
+    QUEUE_SUFFIX,
+    READ_WRITE_SUFFIX,
+    Lock,
+    LockHolder,
+    Verdict,
+    escape,
+    is_lock_name,
+    json_object,
+)
 
 LIMIT = 1_024
 """Bytes that a marker has at most."""
@@ -348,7 +360,7 @@ def _orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
 
     def judged(queue: Lock) -> Lock:
         path = os.path.normpath(queue.path)
-        base = by_path.get(path.removesuffix(_QUEUE)) if path.endswith(_QUEUE) else None
+        base = by_path.get(path.removesuffix(QUEUE_SUFFIX)) if path.endswith(QUEUE_SUFFIX) else None
         if queue.kind != "ticket" or queue.verdict != "stale" or base is None or base.verdict != "free":
             return queue
         name = os.path.basename(base.path)
@@ -372,7 +384,6 @@ def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | N
 # evicts a holder that has not done so for ``lease`` seconds, so nothing is removed by hand.
 
 KIND = "rw"
-SUFFIX = ".rw"
 _STATE = re.compile(r"[0-9]{20}")
 _MEMBER = re.compile(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
 _FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
@@ -420,83 +431,12 @@ def _member(path: str, record: dict[str, str], since: float, judge: Judge, *, lo
     return judge.holder(f"{path}/{text}", int(text), record.get("host", ""), since, local=local)
 
 
-_SUFFIXES = (".lock", ".lck")
-_QUEUE = ".queue"
 _MESSAGE_LOCK = b".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
 """Names of files that every user locks through the kernel."""
-_TABLE_FOR = _LOOKED_FOR = 1.0
-"""Seconds for which a table, and a look at the lock files, is kept."""
-_OTHER_NAMESPACES = "processes outside this container are not visible from here"
-_NO_TABLE = "this system does not show who holds a lock"
+_LOOKED_FOR = 1.0
+"""Seconds for which a look at the lock files is kept."""
 _EXISTS = "no kernel lock; if its existence is the lock, it does not name its holder"
-
-
-class LockTable(Struct, frozen=True):
-    """All locks that were seen. ``unseen`` says why there may be more; if it is empty, an absent lock is free."""
-
-    by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
-    unseen: str = ""
-
-    def of(self, found: os.stat_result, device: Device | None = None) -> tuple[LockLine, ...]:
-        """The locks on the file with this status; ``device`` is that of its mount, which btrfs has in the table in place of the
-        one of the status."""
-        devices = dict.fromkeys(((os.major(found.st_dev), os.minor(found.st_dev)), device))
-        return tuple(dict.fromkeys(line for one in devices if one for line in self.by_file.get((one, found.st_ino), ())))
-
-
-def read_table(processes: Processes) -> LockTable:
-    """Reads the table twice and merges both. Outside the first pid namespace it leaves out the locks of others."""
-    lines: dict[LockLine, None] = {}
-    unseen = "" if processes.in_first_namespace() else _OTHER_NAMESPACES
-    for _ in range(2):
-        text = processes.locks()
-        if text is None:
-            unseen = _NO_TABLE
-        else:
-            lines.update(dict.fromkeys(parse_locks(text)))
-    by_file: dict[tuple[Device, int], list[LockLine]] = {}
-    for line in lines:
-        by_file.setdefault((line.device, line.inode), []).append(line)
-    return LockTable({key: tuple(found) for key, found in by_file.items()}, unseen)
-
-
-class LockTableCache:
-    """The lock table, read at most once a second."""
-
-    def __init__(self, world: System) -> None:
-        self._world = world
-        self._read: tuple[float, LockTable] | None = None
-
-    def read(self) -> LockTable:
-        """Returns all locks of this machine that can be seen."""
-        at = self._world.monotonic()
-        if self._read is None or at - self._read[0] >= _TABLE_FOR:
-            self._read = (at, read_table(self._world.processes))
-        return self._read[1]
-
-
-def is_lock_name(name: str) -> bool:
-    """True for the names of lock files, lock directories, read-write locks and ticket queues."""
-    return name.endswith((*_SUFFIXES, _QUEUE, SUFFIX))
-
-
-def lock_owners(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
-    """Returns the owners of a lock: the pid of the line; where it is hidden or has ended (an OFD lock, or the child of a process
-    that ended), those that have the lock through one of the descriptors on the file, ``opened``: read only
-    then."""
-    if line.pid > 0 and processes.exists(line.pid):
-        process = processes.process(line.pid)
-        if process is None or not process.zombie:
-            return [line.pid]
-    if line.waits:
-        return [line.pid if line.pid > 0 else None]
-    inheritors: list[int | None] = []
-    for pid in dict.fromkeys(one.pid for one in opened):
-        own = parse_locks(b"\n".join(processes.lock_lines(pid)))
-        if any(held.inode == line.inode and held.kind == line.kind for held in own):
-            inheritors.append(pid)
-    return inheritors or [None]
 
 
 class LockFiles:
@@ -542,16 +482,16 @@ class LockFiles:
                     continue
                 lock: Lock | None = None
                 if stat.S_ISDIR(status.st_mode):
-                    kind = read_write_lock if name.endswith(SUFFIX) else ticket_queue
+                    kind = read_write_lock if name.endswith(READ_WRITE_SUFFIX) else ticket_queue
                     lock = kind(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
-                    if lock is None and name.endswith(_SUFFIXES):
+                    if lock is None and name.endswith(LOCK_SUFFIXES):
                         lock = existing_lock(whole, name, fd, self._judge, self._world.clock(), directory=True)
                 elif stat.S_ISLNK(status.st_mode):
                     lock = existing_lock(whole, name, fd, self._judge, self._world.clock())
                 elif stat.S_ISREG(status.st_mode):
                     known = known or table()
                     files.add((status.st_dev, status.st_ino))
-                    queued = f"{name}{_QUEUE}" in names  # as stouputils has it: a flock, and who wants it next
+                    queued = f"{name}{QUEUE_SUFFIX}" in names  # as stouputils has it: a flock, and who wants it next
                     lock = self._lock(whole, name, fd, status, device, known, seen, queued=queued)
                 found += [lock] if lock is not None else []
         self._since = seen

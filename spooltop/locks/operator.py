@@ -13,6 +13,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from spooltop.backends.access import quoted
+from spooltop.backends.directory.liveness.lock_table import read_table
 from spooltop.backends.directory.storage.disk import mount_of
 from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
 from spooltop.backends.directory.world import OpenOptions, System
@@ -45,7 +46,6 @@ from .lock_files import (
     folder_closed,
     message_locks,
     read_marker,
-    read_table,
 )
 
 # The log of locks, which holds all that it takes to put a lock back, one JSON object a line. intent schema line operation item

@@ -190,6 +190,14 @@ class LockHolder(Struct, frozen=True):
     alive: bool | None = None
 
 
+LOCK_SUFFIXES, QUEUE_SUFFIX, READ_WRITE_SUFFIX = (".lock", ".lck"), ".queue", ".rw"
+
+
+def is_lock_name(name: str) -> bool:
+    """True for the names of lock files, lock directories, read-write locks and ticket queues."""
+    return name.endswith((*LOCK_SUFFIXES, QUEUE_SUFFIX, READ_WRITE_SUFFIX))
+
+
 class Lock(Struct, frozen=True):
     """A lock file.
 

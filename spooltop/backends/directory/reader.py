@@ -20,7 +20,7 @@ from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import read_pause
 from spooltop.errors import Unreadable
-from spooltop.locks.lock_files import LockFiles, LockTableCache, folder_closed, message_locks
+from spooltop.locks.lock_files import LockFiles, folder_closed, message_locks
 from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.proc import Mount
@@ -34,6 +34,7 @@ from .events.tracker import MessageTracker
 from .events.watcher import ChangeWaiter, EventListener
 from .listing import NameListing, Order, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer
+from .liveness.lock_table import LockTableCache
 from .liveness.users import who_has, who_has_path
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge

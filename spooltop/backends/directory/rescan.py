@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.locks.lock_files import LockTableCache
 from spooltop.model.plan import Progress
 from spooltop.model.snapshot import Observation
 from spooltop.model.vocabulary import Box, Verdict
@@ -25,6 +24,7 @@ from spooltop.model.vocabulary import Box, Verdict
 from .events.flow import last_claim
 from .listing import by_column, time_of
 from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder
+from .liveness.lock_table import LockTableCache
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
 from .scan import BoxScan, StagingScanner, scan_box, why_closed

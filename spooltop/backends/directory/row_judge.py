@@ -9,13 +9,13 @@ from msgspec import Struct, field
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.locks.lock_files import LockTableCache
 from spooltop.model.plan import Progress
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import BoxState, VerdictCounts
 from spooltop.model.vocabulary import Box, Row, Verdict, began
 
 from .liveness.claim_liveness import ClaimJudge
+from .liveness.lock_table import LockTableCache
 from .liveness.processes import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpJudge
 from .scan import BoxScan

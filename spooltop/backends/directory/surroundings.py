@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 
-from spooltop.locks.lock_files import read_table
 from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Disk, Viewer
 from spooltop.model.vocabulary import Holders, Verdict
 
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
+from .liveness.lock_table import read_table
 from .liveness.processes import BootClock, Certainty, Processes, judge_pids
 from .liveness.users import Asked, holders_of
 from .storage.disk import disk_of, is_local, mount_of, who_am_i

@@ -19,10 +19,9 @@ from msgspec import Struct, field
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY
-from spooltop.locks.lock_files import is_lock_name
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import Watch
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, is_lock_name
 from spooltop.stop_event import StopEvent
 
 from ..storage.disk import changes_unseen, sends_no_events

@@ -22,7 +22,6 @@ from msgspec import Struct
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
-from spooltop.locks.lock_files import LockTable
 from spooltop.model.plan import Progress
 from spooltop.model.proc import Device
 from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, escape
@@ -30,6 +29,7 @@ from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, escape
 from ...access import user_name
 from ..storage.location import Folders
 from ..storage.rows import tmp_row
+from .lock_table import LockTable
 from .processes import Certainty, Descriptions, Descriptor, Descriptors, Process, Processes
 
 _WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)

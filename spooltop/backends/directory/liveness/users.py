@@ -16,13 +16,13 @@ from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
-from spooltop.locks.lock_files import lock_owners, read_table
 from spooltop.model.vocabulary import Box, Holders, Holding, Key, escape
 
 from ...access import user_name
 from ..listing import split_key
 from ..storage.disk import is_local, mount_of
 from ..storage.location import folders_dir, opened_below
+from .lock_table import lock_owners, read_table
 from .processes import Descriptor, Process, Processes
 
 # Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
