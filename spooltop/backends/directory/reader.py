@@ -38,7 +38,7 @@ from .liveness.lock_table import LockTableCache
 from .liveness.users import who_has, who_has_path
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
-from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows
+from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows, pieces
 from .storage.disk import OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, System
@@ -373,7 +373,7 @@ class DirectoryReader:
 
 
 def _locks_in(scan: BoxScan) -> tuple[str, ...]:
-    return scan.once("locks", lambda: message_locks(chunk for _, chunk in scan.names.chunks()))
+    return scan.once("locks", lambda: message_locks(os.fsencode("/".join(piece)) for _, piece in pieces(scan.names)))
 
 
 # A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets or lock files. It

@@ -6,7 +6,6 @@ files in ``tmp`` have grown since the plan was made.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -27,7 +26,7 @@ from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder
 from .liveness.lock_table import LockTableCache
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
-from .scan import BoxScan, StagingScanner, scan_box, why_closed
+from .scan import BoxScan, StagingScanner, pieces, scan_box, why_closed
 from .storage.disk import OpenSpool
 from .world import OpenOptions, System
 
@@ -75,13 +74,13 @@ class FreshLook:
             places = order.places(reverse=False)
             judge: Judge = lambda names, tails: [NOT_JUDGED] * len(names)  # noqa: E731
             if box is Box.CUR:
-                parts = {part[:32] for _, chunk in scan.names.chunks() for part in chunk.decode("latin-1").split(",c=")}
+                parts = {part[:32] for name in scan.names for part in name.split(",c=")}
                 tokens = set(filter(_TOKEN.fullmatch, parts))
                 tested = self._judge.claims.test(dirs, tokens, self._judge.certainty(mount), progress)
                 judge = partial(self._judged, tested)
             return BoxNames(
-                len(places), lambda part: scan.names.pick(places[part]),
-                lambda: (os.fsdecode(chunk).split("/") for _, chunk in scan.names.chunks()), judge,
+                len(places), lambda part: [scan.names[place] for place in places[part]],
+                lambda: (piece for _, piece in pieces(scan.names)), judge,
             )  # fmt: skip
 
     def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:

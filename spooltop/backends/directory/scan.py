@@ -15,7 +15,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -32,7 +31,7 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key, Row
 from ..journal.log_store import OPERATION
 from ..row_listing import AgeCounter
 from .storage.location import in_folder, time_of
-from .storage.rows import NameForms, aside_row, claim_row, epoch, kind_of_file, new_row
+from .storage.rows import aside_row, claim_row, epoch, kind_of_file, new_row
 from .world import System
 
 # Counts the names in the boxes of a spool: a first picture, long before a look.
@@ -75,74 +74,14 @@ def _generation(found: os.stat_result) -> Generation:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-# Packs a million names into 30 MB: chunks of names joined by ``/``, the one byte that no name contains.
-
-CHUNK = 256
-
-
-class PackedNames:
-    """List of file names that only grows. Names are str outside (``os.fsdecode``) and bytes inside."""
-
-    __slots__ = ("_chunks", "_open")
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-        self._open: list[bytes] = []
-
-    def append(self, name: str) -> None:
-        self._open.append(os.fsencode(name))
-        if len(self._open) == CHUNK:
-            self._chunks.append(b"/".join(self._open))
-            self._open = []
-
-    def extend(self, names: list[bytes]) -> None:
-        """Appends many at once, as bytes."""
-        names = self._open + names
-        whole = len(names) // CHUNK * CHUNK
-        self._chunks += [b"/".join(names[start : start + CHUNK]) for start in range(0, whole, CHUNK)]
-        self._open = names[whole:]
-
-    def same(self, other: PackedNames) -> bool:
-        """Returns whether both hold the same names in the same order."""
-        return self._chunks == other._chunks and self._open == other._open
-
-    def __len__(self) -> int:
-        return len(self._chunks) * CHUNK + len(self._open)
-
-    def __getitem__(self, index: int) -> str:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        number, within = divmod(index, CHUNK)
-        return _names_in(self._chunks[number])[within] if number < len(self._chunks) else os.fsdecode(self._open[within])
-
-    def pick(self, places: Sequence[int]) -> list[str]:
-        """The names at ``places``, in that order; no chunk is unpacked twice."""
-        picked = {place: self[place] for place in sorted(places)}
-        return [picked[place] for place in places]
-
-    def __iter__(self) -> Iterator[str]:
-        for _, chunk in self.chunks():
-            yield from _names_in(chunk)
-
-    def chunks(self) -> Iterator[tuple[int, bytes]]:
-        """(index of its first name, names joined by ``/``) of each chunk: to look through many names without making each."""
-        for number, chunk in enumerate(self._chunks):
-            yield number * CHUNK, chunk
-        if self._open:
-            yield len(self._chunks) * CHUNK, b"/".join(self._open)
-
-    def find(self, name: str) -> int | None:
-        """The index of a name, None where it is not among them."""
-        wanted = os.fsencode(name)
-        for start, chunk in self.chunks():
-            if wanted in chunk and name in (names := _names_in(chunk)):
-                return start + names.index(name)
-        return None
+PIECE = 256
+"""Names that are looked at together."""
 
 
-@lru_cache(2)
-def _names_in(chunk: bytes) -> list[str]:
-    return os.fsdecode(chunk).split("/")
+def pieces(names: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yields ``PIECE`` names at a time, each time with the place of the first of them."""
+    for start in range(0, len(names), PIECE):
+        yield start, names[start : start + PIECE]
 
 
 _IRREGULAR_AT_MOST = 1_000
@@ -150,13 +89,12 @@ _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _AT_ONCE = 1_000
-_ROOMY = 150
-_PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
+_PLAIN = re.compile(r"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
-_TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
+_TRIED = re.compile(r"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
 """Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
 nothing, but passes over them whole: a search would begin again at each letter."""
-_IDS = re.compile(rb"([^,/]+)[^/]*/")
+_IDS = re.compile(r"([^,/]+)[^/]*/")
 
 T = TypeVar("T")
 
@@ -172,7 +110,7 @@ class BoxScan(Struct, frozen=True):
     False where the directory changed during the scan, ``complete`` is False where the listing broke off.
     """
 
-    names: PackedNames = field(default_factory=PackedNames)
+    names: list[str] = field(default_factory=list)
     oldest_us: int | None = None
     oldest_name: str | None = None
     irregular: tuple[str, ...] = ()
@@ -265,12 +203,12 @@ class _Tally:
     """Collects the facts about each name during a scan. ``known`` is the cache of ``scan_box``, ``kept`` its new content."""
 
     def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
-        self.names = PackedNames()
+        self.names: list[str] = []
         self.irregular: list[str] = []
         self.duplicates: list[str] = []
         self.tried: list[str] = []
         self.kept: dict[str, int] = {}
-        self._ids = frozenset(os.fsencode(id) for id in ids)
+        self._ids = ids
         self._known = known
         self.oldest: tuple[int, str] | None = None
         """The earliest time (µs since the epoch) and its name."""
@@ -278,30 +216,29 @@ class _Tally:
     def add(self, own: int, entries: Sequence[os.DirEntry[str]]) -> None:
         """Adds entries of a directory, all at once if all are plain files with a time in front."""
         regular = [entry.is_file(follow_symlinks=False) for entry in entries]
-        joined = os.fsencode("/".join([entry.name for entry in entries])) + b"/"
+        found = [entry.name for entry in entries]
+        joined = "/".join([*found, ""])
         if not all(regular) or not _PLAIN.fullmatch(joined):
-            for entry, is_file in zip(entries, regular, strict=True):
-                self._take(own, entry.name, is_file)
+            for name, is_file in zip(found, regular, strict=True):
+                self._take(own, name, is_file)
             return
-        found = joined[:-1].split(b"/")
-        self.names.extend(found)
-        if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
-            self.tried += map(os.fsdecode, filter(None, _TRIED.findall(joined)))
-        first = os.fsdecode(min(found))  # names of the usual form sort as text like the number
+        self.names += found
+        if ",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
+            self.tried += filter(None, _TRIED.findall(joined))
+        first = min(found)  # names of the usual form sort as text like the number
         self._note_time(int(first[:16]), first)
         if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
-            self.duplicates += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
+            self.duplicates += [name for name in found if name.partition(",")[0] in self._ids]
 
     def _take(self, own: int, name: str, is_file: bool) -> None:
         if name[0] == ".":
             return
         self.names.append(name)
-        raw = os.fsencode(name)
-        if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and any(_TRIED.findall(raw + b"/")):
+        if ",n=" in name and len(self.tried) <= _TRIED_AT_MOST and any(_TRIED.findall(name + "/")):
             self.tried.append(name)
-        if self._ids and raw.partition(b",")[0] in self._ids:
+        if name.partition(",")[0] in self._ids:
             self.duplicates.append(name)
-        too_long = is_file and len(raw) > _ROOMY and not names.claimable(name)
+        too_long = is_file and not names.claimable(name)
         if (too_long or not is_file) and len(self.irregular) < _IRREGULAR_AT_MOST:
             self.irregular.append(name)
         if not is_file:
@@ -321,7 +258,7 @@ class _Tally:
         self.oldest = min(self.oldest or (when, name), (when, name))
 
 
-def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
+def _bytes(fd: int, names: Sequence[str]) -> tuple[int | None, bool]:
     """Returns the bytes of all files, and whether that is an estimate: the mean of a sample times the count, for many files."""
     count = len(names)
     exact = count <= 2 * _SAMPLE
@@ -730,7 +667,7 @@ def _same_names(last: BoxScan, scan: BoxScan) -> bool:
     listed in the same order."""
     return (
         last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
-        and last.duplicates == scan.duplicates and last.irregular == scan.irregular and last.names.same(scan.names)
+        and last.duplicates == scan.duplicates and last.irregular == scan.irregular and last.names == scan.names
     )  # fmt: skip
 
 
@@ -876,13 +813,14 @@ class Boxes:
 
 
 def _claims(cur: BoxScan) -> list[str]:
-    return list(cur.names) if len(cur.names) <= _IDS_AT_MOST else []
+    return cur.names if len(cur.names) <= _IDS_AT_MOST else []
 
 
 def _claimed_ids(cur: BoxScan) -> frozenset[str]:
     def ids() -> frozenset[str]:
-        bases = NameForms.of(claims := _claims(cur), claimed=True).bases(claims)
-        return frozenset([*bases, *(base.partition(",")[0] for base in bases)])
+        """All that stands before the first comma, with and without the tail of another program: more than the ids, at times."""
+        starts = [name.partition(",")[0] for name in _claims(cur)]
+        return frozenset([*starts, *(start.rpartition(":")[0] for start in starts)])
 
     return cur.once("ids", ids)
 

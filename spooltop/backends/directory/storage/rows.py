@@ -64,11 +64,6 @@ class NameForms(NamedTuple):
         ends = [len(id) if own else 0 for id, own in zip(ids, ours, strict=True)]
         return cls(ends, attributes, tails)
 
-    def bases(self, names: Sequence[str]) -> list[str]:
-        """The claimed ``names`` of these forms without their tails."""
-        columns = zip(names, self.id_ends, self.tails, strict=True)
-        return [name[: len(name) - len(tail)] if end else grammar.parse(name, claimed=True).base for name, end, tail in columns]
-
 
 def tokens_of(tails: Sequence[str]) -> list[str]:
     """The tokens in the tails of claims, "" where there is none."""
