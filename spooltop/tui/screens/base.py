@@ -104,14 +104,14 @@ _SHORT = {"consumers": "Cons", "cursors": "Curs"}
 def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
     """As many of the keys as fit, the most important first, and always the key to leave."""
     out: Line = (Span(" "),)
-    leaving = [_part(entry) for entry in entries if entry[0] == "Esc"]
+    leaving = next((_part(entry) for entry in entries if entry[0] == "Esc"), BLANK)
     for at, entry in enumerate(entries):
-        part = _part(entry, first=not at)
-        left = leaving if entry[0] != "Esc" and leaving else []
-        if line_width(out) + line_width(part) + sum(map(line_width, left)) > width:
-            return join(out, *left)
-        out = join(out, part)
-        leaving = left
+        longer = join(out, _part(entry, first=not at))
+        if entry[0] == "Esc":
+            leaving = BLANK
+        if line_width(longer) + line_width(leaving) > width:
+            return join(out, leaving)
+        out = longer
     return out
 
 

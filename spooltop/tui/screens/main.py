@@ -48,10 +48,9 @@ from ..session import Session
 from ..snapshot_thread import deliver
 from ..widgets import LinesView, VirtualList
 from .base import ALWAYS, LineEdit, ListScreen, footer_line, tab_line
+from .changes import InjectScreen, OperationsScreen, SaveScreen, SetCursorScreen
 from .follow import FollowScreen, HoldersScreen
-from .forms import InjectScreen, SaveScreen, SetCursorScreen
 from .main_state import FORMATS, MainState
-from .operations import OperationsScreen
 from .plan import PlanScreen
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}

@@ -215,15 +215,22 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
         return ()
     found = [tracked.found[id] for id in ids if id in tracked.found]
     end, now = result.finished_at, tracked.taken_at
-    lines = _taken(found, end, now)
-    gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
-    if gone:
-        lines.append(f"{len(gone):,} taken and gone; consumer not seen")
-    lines += _waiting([one for one in found if one.box is Box.NEW and one.claimed_at is None], now - end)
+    lines = _taken([one for one in found if one.claimed_at is not None], end, now)
+    free = [one for one in found if one.claimed_at is None]
+    if gone := sum(one.gone_at is not None for one in free):
+        lines.append(f"{gone:,} taken and gone; consumer not seen")
+    if in_new := [one for one in free if one.box is Box.NEW]:
+        places = sorted(one.place for one in in_new if one.place is not None)
+        of = max((one.of for one in in_new if one.of is not None), default=None)
+        words = f"{len(in_new):,} wait{'s' if len(in_new) == 1 else ''} in new"
+        if places and of is not None:
+            span = f"{places[0]:,}" if places[0] == places[-1] else f"{places[0]:,} to {places[-1]:,}"
+            words += f", place {span} of {max(of, places[-1]):,}"
+        lines.append(f"{words}, nobody took {'it' if len(in_new) == 1 else 'them'} for {age(max(0.0, now - end))}")
     for box in Box:
-        if box is not Box.NEW and (here := sum(1 for one in found if one.box is box and one.claimed_at is None)):
+        if box is not Box.NEW and (here := sum(one.box is box for one in free)):
             lines.append(f"{here:,} {'set aside in' if box in ASIDE else 'in'} {box}")
-    if unseen := sum(1 for one in found if one.box is None and one.gone_at is None and one.claimed_at is None):
+    if unseen := sum(one.box is None and one.gone_at is None for one in free):
         lines.append(f"{unseen:,} on the way, not seen in any box yet")
     if more := result.count(Outcome.DONE) - len(found):
         lines.append(f"first {len(found):,} only; {more:,} more are not followed")
@@ -235,15 +242,13 @@ def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str])
     messages do not wait. ``ids`` as above."""
     if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < result.count(Outcome.DONE):
         return None
-    return sum(1 for one in tracked.found.values() if one.box is Box.NEW)
+    return sum(one.box is Box.NEW for one in tracked.found.values())
 
 
-def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]:
+def _taken(claimed: Sequence[TrackedMessage], end: float, now: float) -> list[str]:
     """Returns a line for each claimant and each outcome of its messages."""
     groups: dict[tuple[int | None, str], list[TrackedMessage]] = {}
-    for one in found:
-        if one.claimed_at is None:
-            continue
+    for one in claimed:
         now_is = "gone" if one.gone_at is not None else str(one.box or "")
         if one.verdict in (Verdict.DEAD, Verdict.UNKNOWN):
             now_is = str(one.verdict)
@@ -251,10 +256,10 @@ def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]
     lines = []
     for (pid, now_is), ones in sorted(groups.items(), key=lambda group: (group[0][0] or 0, group[0][1])):
         who = f"by {pid}" if pid is not None else "by a process that is not visible"
-        words = f"{len(ones):,} claimed {who} after {_times(ones, lambda one: (one.claimed_at or end) - end)}"
+        words = f"{len(ones):,} claimed {who} after {_times((one.claimed_at or end) - end for one in ones)}"
         match now_is:
             case "gone":
-                words += f", done after {_times(ones, lambda one: (one.gone_at or end) - end)}"
+                words += f", done after {_times((one.gone_at or end) - end for one in ones)}"
             case Verdict.DEAD:
                 words += ", now DEAD and still holding " + ("it" if len(ones) == 1 else "them")
             case Verdict.UNKNOWN:
@@ -271,21 +276,9 @@ def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]
     return lines
 
 
-def _waiting(ones: Sequence[TrackedMessage], since: float) -> list[str]:
-    if not ones:
-        return []
-    places = sorted(one.place for one in ones if one.place is not None)
-    of = max((one.of for one in ones if one.of is not None), default=None)
-    words = f"{len(ones):,} wait{'s' if len(ones) == 1 else ''} in new"
-    if places and of is not None:
-        span = f"{places[0]:,}" if places[0] == places[-1] else f"{places[0]:,} to {places[-1]:,}"
-        words += f", place {span} of {max(of, places[-1]):,}"
-    return [f"{words}, nobody took {'it' if len(ones) == 1 else 'them'} for {age(max(0.0, since))}"]
-
-
-def _times(ones: Iterable[TrackedMessage], of: Callable[[TrackedMessage], float]) -> str:
+def _times(durations: Iterable[float]) -> str:
     """The shortest and the longest of some durations, as one where they are the same."""
-    times = sorted(max(0.0, of(one)) for one in ones)
+    times = sorted(max(0.0, one) for one in durations)
     least, longest = duration(times[0]), duration(times[-1])
     return least if least == longest else f"{least} to {longest}"
 

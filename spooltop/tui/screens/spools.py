@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from textual.app import ComposeResult
@@ -18,7 +19,22 @@ from ..commands import by_id, footer
 from ..context import CommandContext, View
 from ..draw.boxes import spark
 from ..draw.header import ago, notice_lines, when
-from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, plain, restyle, select, spread
+from ..draw.spans import (
+    BLANK,
+    Line,
+    Lines,
+    Span,
+    Style,
+    crop,
+    dim,
+    first_fit,
+    fitted,
+    join,
+    line_width,
+    restyle,
+    select,
+    spread,
+)
 from ..draw.text import clip, clip_left, pad, pad_left, shown, text_width
 from ..session import AppSession
 from ..widgets import LinesView, VirtualList
@@ -109,7 +125,8 @@ class Frame(Struct, frozen=True):
     """Cells of the problem."""
 
 
-def lay_out(targets: Sequence[str], width: int) -> Frame:
+@lru_cache(maxsize=1)
+def lay_out(targets: tuple[str, ...], width: int) -> Frame:
     """Lays out the columns for these targets. Columns give way to the problem: first the spark line, then those at the right."""
     place, names = _distinct(targets)
     longest = max([6, *map(text_width, names)])
@@ -168,10 +185,9 @@ def in_order(glances: Sequence[Glance], sort: Sort) -> list[Glance]:
     if sort.column == "name":
         return sorted(glances, key=lambda one: natural(one.target), reverse=sort.descending)
     figure = next(column.figure for column in _COLUMNS if column.sort == sort.column)
-    values = {one.target: figure(one) for one in worst}
-    known = [one for one in worst if values[one.target] is not None]
-    known.sort(key=lambda one: values[one.target] or 0.0, reverse=sort.descending)
-    return known + [one for one in worst if values[one.target] is None]
+    known = [one for one in worst if figure(one) is not None]
+    known.sort(key=lambda one: figure(one) or 0.0, reverse=sort.descending)
+    return known + [one for one in worst if figure(one) is None]
 
 
 def matching(
@@ -193,7 +209,7 @@ def title_line(layout: Frame, width: int, sort: Sort) -> Line:
     parts = [Span(" " * _MARGIN)]
     for title, cells, key, right in _titles(layout):
         arrow = ("↓" if sort.descending else "↑") if key == sort.column else ""
-        text = title + arrow if text_width(title + arrow) <= cells else clip(title, cells - 1) + arrow
+        text = clip(title, cells - len(arrow)) + arrow
         parts += [Span(pad_left(text, cells) if right else pad(text, cells), Style.KEY if arrow else Style.DIM), Span(" ")]
     return crop(parts, width)
 
@@ -263,32 +279,26 @@ _ASCENDING = ("name",)
 """The orders that begin with the smallest, as they are chosen."""
 
 
-class SpoolsState(Struct):
-    """The choices of the user, which stay while a target is open. ``opening`` is the target that is being opened, ``moved`` is
-    True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
-
-    filter: str = ""
-    sort: Sort = Sort("worst")
-    troubled: bool = False
-    frozen_at: float | None = None
-    opening: str = ""
-    moved: bool = False
-
-
 class SpoolsScreen(ListScreen):
-    """``open_target`` begins to open a target, which takes its time; "" gives up the one that is being opened."""
+    """``open_target`` begins to open a target, which takes its time; "" gives up the one that is being opened, ``opening``."""
+
+    sort = Sort("worst")
+    filter = ""
+    troubled = False
+    frozen_at: float | None = None
+    opening = ""
+    moved = False
+    """True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
 
     def __init__(self, session: AppSession, spools: SpoolsWatch, open_target: Callable[[str], object]) -> None:
         super().__init__(session)
         self.spools = spools
         self.open_target = open_target
-        self.state = SpoolsState()
         self.now = 0.0
         self.glances: list[Glance] = []
         self._generation = 0
         self._placed: Hashable = None
         """The row that the cursor was on at the end of the last update."""
-        self._frame: tuple[tuple[str, ...], int, Frame] | None = None
 
     def body(self) -> ComposeResult:
         options = self.session.options
@@ -308,42 +318,38 @@ class SpoolsScreen(ListScreen):
         """Shows the newest glances, unless the display is frozen."""
         if not self.ready:
             return
-        if self.state.frozen_at is None:
+        if self.frozen_at is None:
             self.glances = list(self.spools.glances())
             self.now = self.spools.now()
-        found = matching(self.glances, self.state.filter, self._layout().distinct, troubled=self.state.troubled)
-        found = in_order(found, self.state.sort)
+        found = matching(self.glances, self.filter, self._layout().distinct, troubled=self.troubled)
+        found = in_order(found, self.sort)
         key = self.rows.key
-        self.state.moved = self.state.moved or key != self._placed  # the mouse moves it, too
+        self.moved = self.moved or key != self._placed  # the mouse moves it, too
         at = next((place for place, one in enumerate(found) if one.target == key), None)
         self._generation += 1
-        self.rows.empty = plain(f"   {self._why_empty()}", self.window_size[0], Style.DIM)
+        self.rows.empty = dim(f"   {self._why_empty()}", self.window_size[0])
         self.rows.set_list(len(found), self._generation, cursor=at, anchor=key, items=found)
-        if not self.state.moved:
+        if not self.moved:
             self.rows.go_to(0)
         self._placed = self.rows.key
         self.paint()
 
     def _why_empty(self) -> str:
-        if self.state.filter:
-            return f"nothing matches {shown(self.state.filter)}; Esc clears the filter"
-        return "no spool has a problem; ! shows all" if self.state.troubled else "no spool is left; R looks for new ones"
+        if self.filter:
+            return f"nothing matches {shown(self.filter)}; Esc clears the filter"
+        return "no spool has a problem; ! shows all" if self.troubled else "no spool is left; R looks for new ones"
 
     def _layout(self) -> Frame:
         width = self.rows.size.width or self.window_size[0]
-        targets = tuple(one.target for one in self.glances)
-        if self._frame is None or self._frame[:2] != (targets, width):
-            self._frame = targets, width, lay_out(targets, width)
-        return self._frame[2]
+        return lay_out(tuple(one.target for one in self.glances), width)
 
     def _draw(self, one: Glance, width: int, chosen: bool, marked: bool) -> Line:
         return spool_line(one, self._layout(), width, now=self.now, chosen=chosen)
 
     def context(self) -> CommandContext:
-        state = self.state
         return CommandContext(
-            View.SPOOLS, rows=self.rows.length if self.ready else 0, filter=state.filter, frozen=state.frozen_at is not None,
-            depth=bool(state.filter) + state.troubled + bool(state.opening),
+            View.SPOOLS, rows=self.rows.length if self.ready else 0, filter=self.filter, frozen=self.frozen_at is not None,
+            depth=bool(self.filter) + self.troubled + bool(self.opening),
         )  # fmt: skip
 
     # Painting
@@ -351,34 +357,30 @@ class SpoolsScreen(ListScreen):
     def paint(self) -> None:
         if not self.ready or not self.app.screen_stack or self.app.screen_stack[-1] is not self:
             return
-        state, layout, width = self.state, self._layout(), self.window_size[0]
-        self.query_one("#top", LinesView).show([self._header(width), title_line(layout, width, state.sort)])
+        width = self.window_size[0]
+        self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout(), width, self.sort)])
         self.query_one("#bottom", LinesView).show_all(self._bottom(width))
 
     def _header(self, width: int) -> Line:
         """``spooltop /var/spool/  30 spools · 2 with problems … as of 02:41:09``; with a filter how many match it."""
-        state, frozen = self.state, self.state.frozen_at is not None
+        frozen, at = self.frozen_at is not None, when(self.now)
         bad = sum(one.troubled for one in self.glances)
         pending = sum(one.level is Level.PENDING for one in self.glances)
-        at = when(self.now)
-        right = join(Style.WARN("FROZEN"), f" · {at}") if frozen else join(Style.GOOD("live"), f" · as of {at}")
-        problems = Span(f"{bad} with problems", Style.BAD if bad else Style.NORMAL)
-        found: list[str | Span] = [f"{len(self.glances)} spools · ", problems]
+        found: list[str | Span] = [f"{len(self.glances)} spools · ", Style.BAD(f"{bad} with problems", bad)]
         if pending:
             found.append(f" · {pending} not judged yet")
-        if state.filter or state.troubled:
+        if self.filter or self.troubled:
             found = [f"{self.rows.length} of {len(self.glances)} spools"]
-            found += [" match ", Style.KEY(shown(state.filter))] if state.filter else []
-            found += [" · problems only"] if state.troubled else []
-        title = Style.TITLE(" spooltop ")
-        rest = join(*found)
-        taken = text_width(title.text) + line_width(rest) + 3
-        fits = (line for line in (right, right[:1] if frozen else join(at)) if taken + line_width(line) <= width)
-        right = next(fits, ())
-        room = width - sum(map(line_width, ((title,), rest, right))) - 5
+            found += [" match ", Style.KEY(shown(self.filter))] if self.filter else []
+            found += [" · problems only"] if self.troubled else []
+        title, rest = Style.TITLE(" spooltop "), join(*found)
+        left = width - text_width(title.text) - line_width(rest) - 3
+        fresh = join(Style.WARN("FROZEN"), f" · {at}") if frozen else join(Style.GOOD("live"), f" · as of {at}")
+        right = first_fit(left, fresh, fresh[:1] if frozen else join(at), BLANK)
+        room = left - line_width(right) - 2
         place = self._layout().place
-        where = f"{clip_left(shown(place), max(0, room))}  " if place and room >= 6 else ""
-        return crop(spread(join(title, Span(where), rest), right, max(0, width - 1)), width)
+        where = f"{clip_left(shown(place), room)}  " if place and room >= 6 else ""
+        return crop(spread(join(title, where, rest), right, max(0, width - 1)), width)
 
     def _bottom(self, width: int) -> Lines:
         if self.typing is not None:
@@ -403,12 +405,8 @@ class SpoolsScreen(ListScreen):
 
     # Keys and the mouse
 
-    @property
-    def sort(self) -> Sort:
-        return self.state.sort
-
     def set_sort(self, sort: Sort) -> None:
-        self.state.sort = sort
+        self.sort = sort
         self.update()
 
     def sort_by(self, column: str | None) -> None:
@@ -424,7 +422,7 @@ class SpoolsScreen(ListScreen):
     # Commands
 
     def run_command(self, id: str) -> None:
-        self.state.moved = self.state.moved or (by_id(id).group == "move" and id not in ("back", "leave"))
+        self.moved = self.moved or (by_id(id).group == "move" and id not in ("back", "leave"))
         super().run_command(id)
 
     def do_step(self, lines: int) -> None:
@@ -435,46 +433,45 @@ class SpoolsScreen(ListScreen):
 
     def do_open_spool(self) -> None:
         if (one := self.chosen) is not None:
-            self.state.opening = one.target
+            self.opening = one.target
             self.open_target(one.target)
 
     def opened(self, why_not: str = "") -> None:
         """Learns that the target is open, or why it is not."""
-        self.state.opening = ""
+        self.opening = ""
         if why_not:
             self.show_notice(why_not)
 
     def waiting(self, target: str) -> None:
         """Learns that opening a target takes long."""
-        if self.state.opening == target:
+        if self.opening == target:
             self.show_notice(f"opening {escape(target)} … Esc gives up")
 
     def do_back(self) -> None:
-        state = self.state
-        if state.opening:
-            state.opening = ""
+        if self.opening:
+            self.opening = ""
             self.open_target("")
-        elif state.filter:
-            state.filter = ""
+        elif self.filter:
+            self.filter = ""
         else:
-            state.troubled = False
+            self.troubled = False
         self.update()
 
     def do_filter(self) -> None:
-        self.read_line(LineEdit(self.state.filter), self._filter, self._filtered)
+        self.read_line(LineEdit(self.filter), self._filter, self._filtered)
         self.paint()
 
     def _filter(self, text: str) -> None:
-        self.state.filter = text.strip()
+        self.filter = text.strip()
         self.update()
 
     def _filtered(self, text: str | None) -> None:
         if text is None:
-            self.state.filter = ""
+            self.filter = ""
         self.update()
 
     def do_problems(self) -> None:
-        self.state.troubled = not self.state.troubled
+        self.troubled = not self.troubled
         self.update()
 
     def do_sort(self, step: int) -> None:
@@ -482,7 +479,7 @@ class SpoolsScreen(ListScreen):
         self.show_notice(f"sorted by {SORTS[self.sort.column]}")
 
     def do_freeze(self) -> None:
-        self.state.frozen_at = self.now if self.state.frozen_at is None else None
+        self.frozen_at = self.now if self.frozen_at is None else None
         self.update()
 
     def do_look_again(self) -> None:
