@@ -576,6 +576,10 @@ class Snapshot(Struct, frozen=True):
             return "BLOCKED" if self.lock_problems[lock.path] == "lock-blocked" else "STALE"
         return "held" if lock.verdict == "blocked" else lock.verdict
 
+    def cursor(self, source: str, file: str) -> Cursor | None:
+        """The cursor of this source in this file; None where there is none."""
+        return next((one for one in self.cursors if (one.source, one.file) == (source, file)), None)
+
     @property
     def watched_for(self) -> float:
         """Seconds since watching began."""

@@ -134,7 +134,6 @@ class ListState(Struct):
     """The consumer that the list was opened from, whose claims it shows."""
     cursor: Key | None = None
     index: int = 0
-    top: int = 0
     marks: dict[Key, None] = field(default_factory=dict)
 
     @property

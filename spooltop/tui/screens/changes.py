@@ -183,8 +183,7 @@ class SetCursorScreen(FormScreen[None]):
     def present(self) -> Cursor:
         """The source as it is now, as long as it is seen."""
         snapshot, was = self.session.snapshot, self.cursor_of
-        cursors = snapshot.cursors if snapshot is not None else ()
-        return next((one for one in cursors if (one.source, one.file) == (was.source, was.file)), was)
+        return (snapshot.cursor(was.source, was.file) if snapshot is not None else None) or was
 
     @property
     def value(self) -> ParsedValue | None:

@@ -17,7 +17,7 @@ from spooltop.errors import SpooltopError
 from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from spooltop.model.backend import Sort
 from spooltop.model.plan import Result, Selection
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, Row, escape, escape_text
 
 from ..commands import READING, TABS, KeyCommand, by_id, footer, own_command
@@ -109,9 +109,9 @@ class MainScreen(ListScreen):
 
     def shape(self) -> None:
         """Shows the widgets of the view in front: list and detail side by side from 120 columns on."""
-        self.query_one("#lists").display = self.state.listed
-        self.query_one("#page").display = not self.state.listed
         lists = self.query_one("#lists")
+        lists.display = self.state.listed
+        self.query_one("#page").display = not self.state.listed
         width, height = self.window_size
         wide = width >= LISTS_WIDE
         box = self.state.box if self.session.control.layout != "mail" else None
@@ -150,12 +150,6 @@ class MainScreen(ListScreen):
         else:
             self.lines("page").show(self._page(context, width, height - 2 - len(last)))
 
-    def move_clock(self, at: float) -> None:
-        """Shows the time ``at`` in the header while nothing else changes."""
-        self.state.moved_to = at
-        if self.state.snapshot is not None and self.in_front:
-            self.lines("top").show(self._top(self.context(), self.window_size[0]))
-
     def _top(self, context: CommandContext, width: int) -> Lines:
         """The lines above a view, with the time of the last look: that of the snapshot on the screen, or of one that found
         nothing new."""
@@ -184,15 +178,16 @@ class MainScreen(ListScreen):
         elif chosen.problems_only:
             title += " › problems only"
         held = snapshot.observation.boxes.get(chosen.box)
+        total = held.count if held is not None else None
         pending = page is None or page.query != state.query
-        length = None if held is not None and held.count is None and not self.rows.length else self.rows.length
+        length = None if held is not None and total is None and not self.rows.length else self.rows.length
         if pending:
-            length = held.count if held is not None and not chosen.filter and chosen.selection is None else None
+            length = total if not chosen.filter and chosen.selection is None else None
         columns = columns_for(chosen.box, self.rows.size.width or width, times=state.times, mail=mail)
         head = list_header(
             snapshot, title, length, width, sort=None if mail else chosen.sort, columns=columns,
             marked=len(chosen.marks), complete=page is None or page.complete, filter=chosen.filter, freshness=freshness,
-            zone=zone, total=held.count if held is not None else None, pending=pending, share=state.share,
+            zone=zone, total=total, pending=pending, share=state.share,
             ordered_over=None if page is None else page.ordered_over,
         )  # fmt: skip
         return [head, title_line(columns, self.rows.size.width or width, sort=chosen.sort)]
@@ -367,7 +362,9 @@ class MainScreen(ListScreen):
                 self._take_snapshot(found)
             case ClockMoved():
                 if state.frozen_at is None:
-                    self.move_clock(found.at)
+                    state.moved_to = found.at
+                    if state.snapshot is not None and self.in_front:
+                        self.lines("top").show(self._top(self.context(), self.window_size[0]))
             case RowsRead() if _same(state.page, found.page):
                 state.page = found.page  # the cursor moved to rows that are shown already
             case RowsRead():
@@ -410,7 +407,7 @@ class MainScreen(ListScreen):
         old = self.context().cursor if self.state.overlay is View.CURSOR else None
         if old is None or not 0 < place < len(old.history):
             return
-        new = next((one for one in snapshot.cursors if (one.source, one.file) == (old.source, old.file)), None)
+        new = snapshot.cursor(old.source, old.file)
         if new is None:
             return
         at = old.history[place].at
@@ -652,10 +649,10 @@ class MainScreen(ListScreen):
             self.paint()
 
     def do_open(self) -> None:
-        state = self.state
-        if state.root is View.OVERVIEW and self.context().problem is not None:
-            self._open_problem()
-        elif state.root in LISTS and self.row is not None:
+        state, context = self.state, self.context()
+        if context.problem is not None:
+            self._open_problem(context.problem)
+        elif self.row is not None:
             state.overlay, state.scroll = View.MESSAGE, 0
             self.shape()
             self.paint()
@@ -665,17 +662,15 @@ class MainScreen(ListScreen):
             state.overlay = View.CURSOR
             state.chosen[View.CURSOR] = 0
             self.paint()
-        elif (consumer := self.context().consumer) is not None:
+        elif (consumer := context.consumer) is not None:
             chosen = state.lists[Box.CUR]
             chosen.consumer, chosen.problem, chosen.filter, chosen.problems_only = consumer, None, "", False
             state.consumer_key = consumer.key
             self.do_show(View.CLAIMS)
 
-    def _open_problem(self) -> None:
-        """Shows what the chosen problem is about."""
-        state, problem = self.state, self.context().problem
-        if problem is None:
-            return
+    def _open_problem(self, problem: Problem) -> None:
+        """Shows what a problem is about."""
+        state = self.state
         root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
         if problem.selection is not None and problem.box is not None and root is not None:
             chosen = state.lists[problem.box]

@@ -310,10 +310,7 @@ class MainState(Struct):
 
     def again(self, clock: Callable[[], float]) -> MainState:
         """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
-        lists = {
-            box: ListState(box, one.sort, one.filter, problems_only=one.problems_only, cursor=one.cursor, index=one.index)
-            for box, one in self.lists.items()
-        }  # fmt: skip
+        lists = {box: replace(one, marks={}, problem=None, consumer=None) for box, one in self.lists.items()}
         return MainState(
             clock, self.root, lists=lists, aside_box=self.aside_box, chosen=dict(self.chosen), texts=dict(self.texts),
             last_filter=self.last_filter, consumer_key=self.consumer_key, consumer_sort=self.consumer_sort,

@@ -186,7 +186,7 @@ def cursor_since(result: Result, was: Item, snapshot: Snapshot | None) -> tuple[
     that."""
     if snapshot is None or snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
         return ()
-    cursor = next((one for one in snapshot.cursors if (one.source, one.file) == (was.id, was.name)), None)
+    cursor = snapshot.cursor(was.id, was.name)
     if cursor is None or cursor.verdict in ("missing", "unreadable"):
         return (f"{escape(was.id)} cannot be read now: {cursor.evidence if cursor is not None else 'its file is gone'}",)
     if same_json(cursor.value, was.value):
