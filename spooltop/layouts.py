@@ -14,7 +14,6 @@ from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout
-from spooltop.backends.layouts.queue_dirs import MOST
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
@@ -80,9 +79,9 @@ def layout_warnings(file: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[SortedFile]:
-    """Yields what the layout in ``file`` (or the known layout of that name) makes of each file below ``path``, at most ``MOST``
-    names. Raises ``UsageError`` for a layout that is not valid, ``NotASpool`` for a directory without its signs,
-    ``Unreadable``."""
+    """Yields what the layout in ``file`` (or the known layout of that name) makes of each file below ``path``, at most
+    ``queue_dirs.MOST`` names. Raises ``UsageError`` for a layout that is not valid, ``NotASpool`` for a directory without its
+    signs, ``Unreadable``."""
     layout = _layout(file, environ)
     try:
         root = open_root(path)
@@ -92,7 +91,7 @@ def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[Sor
         if why := why_not(layout, root):
             raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
         around = LocalSurroundings(Processes())
-        files = sort_files(layout, root, MOST, Conditions(root, lambda: around.locks(root)))[0]
+        files = sort_files(layout, root, Conditions(root, around))[0]
         messages = [file for file in files if file.match is not None]
         read_some(root, messages)
         verdicts = judge(layout, root, held_files(messages), around, time.time())

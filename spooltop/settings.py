@@ -266,22 +266,13 @@ def _read(file: str) -> Content | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if isinstance(error, PermissionError) and not _may_exist(file):
-            return None  # in somebody else's home: HOME as su and setpriv leave it
+        if isinstance(error, PermissionError) and not os.path.exists(file):
+            return None  # in a directory that may not be searched, somebody else's home: HOME as su and setpriv leave it
         if error.errno == errno.EFBIG:
             raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there") from None
         if isinstance(error, NotRegular):
             raise UsageError(f"{escape(file)} is not a regular file", advice="look who put it there") from None
         raise UsageError(f"{escape(file)} cannot be read: {error.strerror}", advice="mend its rights, or move it away") from None
-
-
-def _may_exist(file: str) -> bool:
-    """False if it cannot be known whether the file exists: a directory on the way may not be searched."""
-    try:
-        os.stat(file)
-    except OSError:
-        return False
-    return True
 
 
 def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:

@@ -24,10 +24,6 @@ def _identify(spec: str, as_kind: str, found: Settings) -> Target:
     return registry.identify(spec, OpenAs(as_kind or found.kind_of(spec), environ=found.words))[1]
 
 
-def _is_queue(path: str, found: Settings) -> bool:
-    return bool(found.kind_of(path)) or registry.is_queue(path, environ=found.words)
-
-
 def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = False) -> list[str]:
     """Returns the targets that ``words`` (paths, globs, directories that hold several spools, URLs) name, each once. A URL of
     which a server does not tell what it stands for is a target itself, so that whoever opens it hears why; with ``strict`` that
@@ -38,7 +34,11 @@ def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = Fals
     from spooltop.backends.directory.detect import find_targets
 
     found = load(os.environ)
-    return find_targets(names, partial(_identify, as_kind=as_kind, found=found), partial(_is_queue, found=found))
+
+    def is_queue(path: str) -> bool:
+        return bool(found.kind_of(path)) or registry.is_queue(path, environ=found.words)
+
+    return find_targets(names, partial(_identify, as_kind=as_kind, found=found), is_queue)
 
 
 def _expanded(url: str, strict: bool) -> tuple[str, ...]:

@@ -88,9 +88,4 @@ def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
 
 def _unescaped(field: str) -> str:
     """A path without its octal escapes (blank, tab, newline, backslash, ``#``)."""
-    first, *rest = field.split("\\")
-    return first + "".join(chr(int(part[:3], 8)) + part[3:] if _is_octal(part[:3]) else "\\" + part for part in rest)
-
-
-def _is_octal(digits: str) -> bool:
-    return len(digits) == 3 and all("0" <= digit <= "7" for digit in digits)
+    return re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), field)

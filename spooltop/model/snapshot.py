@@ -5,7 +5,7 @@ All times are epoch seconds, sizes bytes. Counts and lists on a screen come from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
@@ -226,6 +226,15 @@ class VerdictCounts(Struct, frozen=True):
     writing: int = 0
     abandoned: int = 0
     tmp_unknown: int = 0
+
+    @classmethod
+    def of(cls, claims: Iterable[Row], tmp: Iterable[Row]) -> VerdictCounts:
+        """Counts the rows of claims and of files in ``tmp`` by their verdicts."""
+        held, written = [row.verdict for row in claims], [row.verdict for row in tmp]
+        return cls(
+            held.count(Verdict.ALIVE), held.count(Verdict.DEAD), held.count(Verdict.UNKNOWN),
+            written.count(Verdict.WRITING), written.count(Verdict.ABANDONED), written.count(Verdict.UNKNOWN),
+        )  # fmt: skip
 
 
 AGE_BOUNDS = (10.0, 60.0, 600.0, 3600.0, 86400.0)

@@ -256,17 +256,12 @@ def _width(char: str) -> int:
         return 1 if char.isprintable() else 0
     import unicodedata  # only for those who have such names
 
-    if unicodedata.category(char) in _MARKS or _is_jamo_mark(char):
-        return 0
+    if unicodedata.category(char) in _MARKS or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb":
+        return 0  # also vowels and final consonants of Hangul, which join the syllable before them (UAX #29)
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 _MARKS = frozenset(("Mn", "Me", "Mc", "Cf", "Cc", "Cs"))
-
-
-def _is_jamo_mark(char: str) -> bool:
-    """True for vowels and final consonants of Hangul, which join the syllable before them (UAX #29)."""
-    return "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
 
 
 def cells(text: str) -> int:

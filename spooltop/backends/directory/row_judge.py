@@ -43,11 +43,7 @@ class JudgedRows(Struct, frozen=True):
 
     @property
     def counts(self) -> VerdictCounts:
-        held, tmp = [row.verdict for row in self.claims], [row.verdict for row in self.tmp]
-        return VerdictCounts(
-            held.count(Verdict.ALIVE), held.count(Verdict.DEAD), held.count(Verdict.UNKNOWN),
-            tmp.count(Verdict.WRITING), tmp.count(Verdict.ABANDONED), tmp.count(Verdict.UNKNOWN),
-        )  # fmt: skip
+        return VerdictCounts.of(self.claims, self.tmp)
 
 
 class RowJudge:

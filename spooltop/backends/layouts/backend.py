@@ -90,7 +90,7 @@ def layout_of(path: str, environ: Mapping[str, str], *, kept: bool = False) -> L
     directory that has none or cannot be read. ``kept``: only the one whose name is kept, by its owner, root or this user."""
     from .load import layout_files
     from .queue_dirs import kept_layout
-    from .sort_files import has_layout, open_root
+    from .sort_files import open_root, why_not
 
     try:
         root = open_root(path)
@@ -102,7 +102,7 @@ def layout_of(path: str, environ: Mapping[str, str], *, kept: bool = False) -> L
         found = kept_layout(path, layouts, by_owner=kept)
         if found is not None or kept:
             return found
-        return next((layout for layout in layouts if has_layout(layout, root)), None)
+        return next((layout for layout in layouts if why_not(layout, root) is None), None)
     except OSError:
         return None
     finally:

@@ -170,7 +170,7 @@ def parse_layout(file: str, text: str) -> Layout:
         found = re.search(r"(.*?) \(at line (\d+), column \d+\)", str(error))
         line, why = (int(found[2]), found[1]) if found else (1, str(error))
         raise _error(file, line, f"not valid TOML: {why}") from None
-    return _layout(_Table(file, values, line_numbers(text), (), []))
+    return _Table(file, values, line_numbers(text), (), []).whole(_layout)
 
 
 def _error(file: str, line: int, why: str) -> UsageError:
@@ -182,8 +182,8 @@ def _at_line(file: str, line: int, why: str) -> str:
 
 
 class _Table:
-    """A table of the file whose members are taken one by one; what is left at the end is unknown. ``warnings`` are those of the
-    whole file."""
+    """A table of the file, which ``whole`` reads: its members are taken one by one, and what is left at the end is unknown.
+    ``warnings`` are those of the whole file."""
 
     def __init__(
         self, file: str, values: dict[str, Any], lines: Mapping[Place, int], place: Place, warnings: list[str]
@@ -267,21 +267,30 @@ class _Table:
     def table(self, name: str) -> _Table:
         return self.part(self.take(name, dict, {}), name)
 
-    def tables(self, name: str) -> list[_Table]:
-        """Takes an array of tables."""
+    def each(self, name: str, read: Callable[..., T], *more: object) -> tuple[T, ...]:
+        """Takes an array of tables, and returns what ``read`` makes of each."""
         value: list[object] = self.take(name, list, [])
         if not all(isinstance(one, dict) for one in value):
             raise self.wrong(name, f"{name} is written [[{name}]]")
-        return [self.part(dict(one), name, i) for i, one in enumerate(value)]  # type: ignore[call-overload]
+        tables = (self.part(dict(one), name, i) for i, one in enumerate(value))  # type: ignore[call-overload]
+        return tuple(table.whole(read, *more) for table in tables)
 
-    def done(self) -> None:
-        """Raises for a member that nothing took."""
+    def members(self, names: Sequence[str]) -> dict[str, str]:
+        """Takes the texts of those of ``names`` that there are."""
+        found = {name: self.text(name) for name in names if name in self.values}
+        self.known += names
+        return found
+
+    def whole(self, read: Callable[..., T], *more: object) -> T:
+        """Returns what ``read`` makes of this table. Raises for a member that it does not take."""
+        value = read(self, *more)
         for name in self.values:
             import difflib  # only for what is misspelt
 
             near = difflib.get_close_matches(name, self.known, 1)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.known)}"
             raise self.wrong(name, f"unknown key {name}; {advice}")
+        return value
 
 
 def _layout(top: _Table) -> Layout:
@@ -290,7 +299,7 @@ def _layout(top: _Table) -> Layout:
     needs = top.some("needs_any")
     if not needs and all(sign.optional for sign in detect):
         raise top.wrong("detect", "detect needs at least one name that must be there, or needs_any a path")
-    matches = tuple(_match(table) for table in top.tables("match"))
+    matches = top.each("match", _match)
     if not matches:
         raise top.wrong("match", "there is no [[match]]: nothing would be a message")
     watched = _place(top, "watched", top.text("watched"))
@@ -304,28 +313,26 @@ def _layout(top: _Table) -> Layout:
     ):
         where = "a name in the directory that begins with a dot, or beside it: ../ and a name with {root}"
         raise top.wrong("side_dir", f"side_dir = {side_dir!r}: {where}")
-    blind = top.table("blind")
-    blinds = {box: blind.text(box) for box in BOXES if box in blind.values}
-    blind.known += BOXES
-    blind.done()
-    actions = [_action(table, matches) for table in top.tables("action")]
+    blind = top.table("blind").whole(_Table.members, BOXES)
+    actions = [*top.each("action", _action, matches)]
     if isinstance(release := release_of(actions, matches), LayoutAction):
         actions.append(release)
     elif release is not None:
         top.warn("action", release)
+    locks = top.table("locks")
     layout = Layout(
         name=name, file=top.file, detect=detect, matches=matches, lock=lock, watched=watched,
-        needs_any=tuple(top.parsed("needs_any", Template.parse, text) for text in needs), side_dir=side_dir, blind=blinds,
-        read_only=top.text("read_only"), checks=tuple(_check(table) for table in top.tables("cross_check")),
-        problems=tuple(_problem(table, matches) for table in top.tables("problem")), locks=_locks(top.table("locks")),
-        actions=tuple(actions), commands=_commands(top.table("commands")), warnings=tuple(top.warnings),
+        needs_any=tuple(top.parsed("needs_any", Template.parse, text) for text in needs), side_dir=side_dir, blind=blind,
+        read_only=top.text("read_only"), checks=top.each("cross_check", _check),
+        problems=top.each("problem", _problem, matches),
+        locks=tuple(locks.table(path).whole(_lock, path) for path in list(locks.values)),
+        actions=tuple(actions), commands=top.table("commands").whole(_commands), warnings=tuple(top.warnings),
         claim_long=top.parsed("claim_long", parse_age, text) if (text := top.text("claim_long")) else None,
     )  # fmt: skip
     if any(match.verdict is not None and match.verdict.watched for match in matches) and not watched:
         raise top.wrong("watched", 'a verdict has else = "watched", but watched names no directory')
     if layout.read_only and layout.actions:
         raise top.wrong("read_only", "a layout that is read-only has no [[action]]")
-    top.done()
     return layout
 
 
@@ -351,9 +358,7 @@ def _match(table: _Table) -> Match:
         raise table.wrong("path", "path: the piece called pid is that of a process: {pid:int}")
     when = table.text("when")
     facts = table.table("metadata")
-    found = {name: _fact(facts, name, facts.text(name), template) for name in FACTS if name in facts.values}
-    facts.known += FACTS
-    facts.done()
+    found = {name: _fact(facts, name, text, template) for name, text in facts.whole(_Table.members, FACTS).items()}
     if "enqueued_at" not in found and template.types.get("put") in UNITS:
         found["enqueued_at"] = Fact("name", "put", unit=template.types["put"])
     if box == "new" and "enqueued_at" not in found:
@@ -362,12 +367,10 @@ def _match(table: _Table) -> Match:
     table.choice("order", ("name", *pieces))
     table.text("note_if_locked")
     verdict = table.table("verdict")
-    match = Match(
+    return Match(
         box, template, _condition(table, when, pieces) if when else None, found,
-        _verdict(verdict, template) if verdict.values else None, any(fact.kind in _READ for fact in found.values()),
+        verdict.whole(_verdict, template) if verdict.values else None, any(fact.kind in _READ for fact in found.values()),
     )  # fmt: skip
-    table.done()
-    return match
 
 
 def _condition(table: _Table, text: str, pieces: tuple[str, ...]) -> FileCondition:
@@ -432,13 +435,11 @@ def _verdict(table: _Table, template: Template) -> VerdictRule:
     if pid and template.types[pid] != "int":
         raise table.wrong("pid", f"pid: {{{pid}}} is no number: give it the type int")
     proves, otherwise = table.choice("proves", ("nothing",)), table.choice("else", ("watched",))
-    rule = VerdictRule(
+    return VerdictRule(
         path("flock", table.text("flock")), pid, _place(table, "pidfile", table.text("pidfile")),
         path("lease", lease or unit), _unit(table, "lease", unit if lease else ""), path("open", table.text("open")),
         bool(proves), bool(otherwise),
     )  # fmt: skip
-    table.done()
-    return rule
 
 
 def _check(table: _Table) -> CrossCheck:
@@ -452,9 +453,7 @@ def _check(table: _Table) -> CrossCheck:
     wants = {}
     for state in list(wanted.values):
         wants[state] = tuple(wanted.one_of(state, box, BOXES) for box in wanted.texts(state))
-    check = CrossCheck(template, says, wants, table.need("missing"), table.text("without"))
-    table.done()
-    return check
+    return CrossCheck(template, says, wants, table.need("missing"), table.text("without"))
 
 
 def _problem(table: _Table, matches: Sequence[Match]) -> ProblemRule:
@@ -463,32 +462,22 @@ def _problem(table: _Table, matches: Sequence[Match]) -> ProblemRule:
     kind, _, rest = when.partition(":")
     pieces = {piece: kind for match in matches for piece, kind in match.template.types.items()}
     if kind == "same":
-        rule = ProblemRule(code, text, same=table.one_of("when", rest, pieces))
-    elif kind == "alone":
-        path, _, beside = rest.partition(" without ")
-        template = table.parsed("when", Template.parse, path)
-        if not beside:
-            raise table.wrong("when", f"when = {when!r}: write alone:PATH without PATH")
-        message = table.parsed("when", Filling.path, beside, tuple(template.types))
-        rule = ProblemRule(code, text, alone=template, beside=message)
-    else:
+        return ProblemRule(code, text, same=table.one_of("when", rest, pieces))
+    if kind != "alone":
         raise table.wrong("when", f"when = {when!r}: write same:PIECE or alone:PATH without PATH")
-    table.done()
-    return rule
+    path, _, beside = rest.partition(" without ")
+    template = table.parsed("when", Template.parse, path)
+    if not beside:
+        raise table.wrong("when", f"when = {when!r}: write alone:PATH without PATH")
+    message = table.parsed("when", Filling.path, beside, tuple(template.types))
+    return ProblemRule(code, text, alone=template, beside=message)
 
 
-def _locks(table: _Table) -> tuple[LockRule, ...]:
-    rules = []
-    for path in list(table.values):
-        table.parsed(path, Filling.path, path)
-        one = table.table(path)
-        empty = Template.parse("lock")
-        facts = {
-            name: _fact(one, name, text, empty) for name in ("holder", "until") if (text := one.text(name))
-        }
-        rules.append(LockRule(path, one.one_of("kind", one.need("kind"), ("lease", "pid")), **facts))
-        one.done()
-    return tuple(rules)
+def _lock(table: _Table, path: str) -> LockRule:
+    table.parsed(path, Filling.path, path)
+    empty = Template.parse("lock")
+    facts = {name: _fact(table, name, text, empty) for name in ("holder", "until") if (text := table.text(name))}
+    return LockRule(path, table.one_of("kind", table.need("kind"), ("lease", "pid")), **facts)
 
 
 def _commands(table: _Table) -> dict[Action, str]:
@@ -499,7 +488,6 @@ def _commands(table: _Table) -> dict[Action, str]:
         if "{id}" not in text or not text.isprintable() or set(text.replace("{id}", "")) & {*"{}'\""}:
             raise table.wrong(name, f"{name} = {text!r}: a command with {{id}} for the message, no other piece, and no quotes")
         commands[action] = text
-    table.done()
     return commands
 
 
@@ -520,7 +508,6 @@ def _action(table: _Table, matches: Sequence[Match]) -> LayoutAction:
         name, boxes, steps, bool(needs), table.take("force", bool, False),
         table.text("note"), table.text("effect"),
     )  # fmt: skip
-    table.done()
     if name != "purge" and (text := lost_move(action, matches)):
         raise table.wrong("steps", text)
     return action

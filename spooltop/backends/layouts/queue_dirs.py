@@ -100,7 +100,7 @@ def walk(
         names: list[str] = []
         directories: set[str] = set()
         try:
-            with parent(root, path or ".") as (above, name), _opened(above, name) as fd:
+            with parent(root, path or ".") as (above, name), opened(above, name) as fd:
                 with os.scandir(fd) as entries:
                     for entry in islice(entries, most):
                         if path or entry.name != without:
@@ -137,7 +137,7 @@ class MessageBytes(NamedTuple):
 
 def size_of_directory(folder: int, name: str) -> int | None:
     """The bytes of all files of a message; None where they are too many. Raises ``OSError``."""
-    with _opened(folder, name) as directory:
+    with opened(folder, name) as directory:
         parts, complete = _parts(directory)
     return sum(size for _, size in parts) if complete else None
 
@@ -149,7 +149,7 @@ def read_message(folder: int, name: str, limit: int) -> MessageBytes:
     if not stat.S_ISDIR(found.st_mode):
         return MessageBytes(read_small(name, folder, limit=limit).data, found.st_size, "")
     data, left = b"", limit
-    with _opened(folder, name) as directory:
+    with opened(folder, name) as directory:
         parts, complete = _parts(directory)
         for part, size in parts:
             if left <= 0:
@@ -163,7 +163,8 @@ def read_message(folder: int, name: str, limit: int) -> MessageBytes:
 
 
 @contextmanager
-def _opened(folder: int, name: str) -> Iterator[int]:
+def opened(folder: int, name: str) -> Iterator[int]:
+    """Opens a directory for the ``with`` block. Raises ``OSError``, also for a link."""
     directory = os.open(name, DIRECTORY, dir_fd=folder)
     try:
         yield directory

@@ -6,7 +6,6 @@ import os
 import stat
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,9 +35,9 @@ from spooltop.model.vocabulary import (
 
 from ..access import closed_words, why_read_only
 from ..row_listing import AgeCounter, RowListing
-from ..surroundings import Surroundings, Users
+from ..surroundings import Surroundings
 from .definition import Layout
-from .queue_dirs import MOST, QueueDirs, parent, read_message, shown_location, status
+from .queue_dirs import QueueDirs, parent, read_message, shown_location, status
 from .sort_files import BOXES as ASIDE_BOXES
 from .sort_files import (
     AsideMessage,
@@ -260,20 +259,18 @@ class LayoutReader:
 
     def __init__(
         self, path: str, layout: Layout, around: Surroundings, *, clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic, most: int = MOST, read_only: str | None = None,
+        read_only: str | None = None,
     ) -> None:  # fmt: skip
         self._path = path
         self._layout = layout
         self._around = around
         self._clock = clock
-        self._monotonic = monotonic
-        self._most = most
         self._since = clock()
         self._root = open_root(path)
         self._files: list[QueueFile] = []
         self._lost = LostEntries(self._root)
         self._absent = absent_views(layout)
-        self._conditions = Conditions(self._root, self._read_locks)
+        self._conditions = Conditions(self._root, around)
         self._seen: tuple[object, ...] = ()
         self._listed: dict[str, _Rows] = {}
         self._aside: dict[str, AsideMessage] = {}
@@ -292,14 +289,14 @@ class LayoutReader:
         self._read_only = read_only
 
     def see(self, *, rescan: bool = False) -> Observation:
-        began = self._monotonic()
+        began = time.monotonic()
         now = self._looked_at = self._clock()
         error = ""
         self._step = f"reading {self._path}"
         try:
             self._conditions.next_look()
             known = {file.path: file for file in self._files}
-            files, hidden = sort_files(self._layout, self._root, self._most, self._conditions, known)
+            files, hidden = sort_files(self._layout, self._root, self._conditions, known)
             del known  # of all files
         except OSError as problem:
             files, error = [], os.strerror(problem.errno or 0)
@@ -325,7 +322,7 @@ class LayoutReader:
             boxes=self._boxes(now, error),
             claims=tuple(sorted(claims, key=_held_since)[:JUDGED_AT_MOST]),
             tmp=tuple(sorted(writers, key=_held_since)[:JUDGED_AT_MOST]),
-            counts=_counts(claims, writers),
+            counts=VerdictCounts.of(claims, writers),
             ages=self._ages(now),
             judged_all=max(len(claims), len(writers)) <= JUDGED_AT_MOST,
             absent=self._absent,
@@ -341,19 +338,16 @@ class LayoutReader:
             hidden=(hidden,) if hidden and not error else (),
             generation=self._generation,
         )
-        self._rest = max(_PERIOD, _SHARE * (self._monotonic() - began))
+        self._rest = max(_PERIOD, _SHARE * (time.monotonic() - began))
         return observation
 
     def _again(self) -> tuple[Sequence[QueueFile], Sequence[RegisterEntry]]:
         try:
             self._conditions.next_look()
-            files = sort_files(self._layout, self._root, self._most, self._conditions)[0]
+            files = sort_files(self._layout, self._root, self._conditions)[0]
         except OSError:
             return (), ()
         return [*files, *self._held()], read_entries(self._layout, self._root, files)
-
-    def _read_locks(self) -> Callable[[os.stat_result], Users]:
-        return self._around.locks(self._root)
 
     def _capabilities(self) -> Capabilities:
         if self._read_only is not None:
@@ -376,7 +370,7 @@ class LayoutReader:
         """The messages that spooltop has set aside."""
         try:
             with self._dirs() as dirs:
-                return [*messages_aside(self._layout, dirs, self._most)]
+                return [*messages_aside(self._layout, dirs)]
         except OSError:
             return []  # the directory is gone: the boxes say so
 
@@ -567,11 +561,3 @@ def _is_due(one: QueueFile | AsideMessage, now: float) -> bool:
 
 def _held_since(row: Row) -> float:
     return row.in_box_since or row.enqueued_at or 0.0
-
-
-def _counts(claims: Sequence[Row], writers: Sequence[Row]) -> VerdictCounts:
-    held, written = Counter(row.verdict for row in claims), Counter(row.verdict for row in writers)
-    return VerdictCounts(
-        held[Verdict.ALIVE], held[Verdict.DEAD], held[Verdict.UNKNOWN],
-        written[Verdict.WRITING], written[Verdict.ABANDONED], written[Verdict.UNKNOWN],
-    )  # fmt: skip

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -17,9 +16,22 @@ from msgspec.structs import force_setattr, replace
 from spooltop.engine.system.files import read_small
 from spooltop.model.vocabulary import Box, escape
 
-from ..surroundings import Users
+from ..surroundings import Surroundings, Users
 from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, Template, domain_of, is_time, time_of
-from .queue_dirs import MOST, QueueDirs, QueueFolder, aside, exists, parent, read, read_end, size_of_directory, status, walk
+from .queue_dirs import (
+    MOST,
+    QueueDirs,
+    QueueFolder,
+    aside,
+    exists,
+    opened,
+    parent,
+    read,
+    read_end,
+    size_of_directory,
+    status,
+    walk,
+)
 
 # Reads the envelope of a queue file of Postfix: records of a letter, a length of seven bits a byte, and that many bytes. A file
 # comes from anywhere. Only its beginning is read. A record that is longer than the rest of it ends the search, and so does the
@@ -64,14 +76,13 @@ _State = tuple[int, int, int]
 
 
 class Conditions:
-    """Judges conditions on the files below ``root`` (a descriptor), look after look. ``read_locks`` is asked once for a look, by
-    the first condition on a lock, after all names were read; what it returns tells who holds flock(2) on a file. Without it
-    nobody does. The end of a file is read once, until the file changes; those of files that were not asked for in the last look
-    are forgotten."""
+    """Judges conditions on the files below ``root`` (a descriptor), look after look. ``around`` is asked for locks once for a
+    look, by the first condition on one, after all names were read; without it nobody holds any. The end of a file is read
+    once, until the file changes; those of files that were not asked for in the last look are forgotten."""
 
-    def __init__(self, root: int, read_locks: Callable[[], Callable[[os.stat_result], Users]] | None = None) -> None:
+    def __init__(self, root: int, around: Surroundings | None = None) -> None:
         self._root = root
-        self._read_locks = read_locks
+        self._around = around
         self._locks: Callable[[os.stat_result], Users] | None = None
         self._ends: dict[str, tuple[_State, str]] = {}
         self._before: dict[str, tuple[_State, str]] = {}
@@ -103,10 +114,10 @@ class Conditions:
 
     def _may_be_locked(self, found: os.stat_result) -> bool:
         """True also where it cannot be seen."""
-        if self._read_locks is None:
+        if self._around is None:
             return False
         if self._locks is None:
-            self._locks = self._read_locks()
+            self._locks = self._around.locks(self._root)
         users = self._locks(found)
         return bool(users.pids) or not users.complete
 
@@ -131,13 +142,9 @@ _SAMPLE = 4096
 """Maximum number of names that are read to find one that fits."""
 
 
-def has_layout(layout: Layout, root: int) -> bool:
-    """True where the directory ``root`` (a descriptor) has all signs of the layout. Raises ``OSError``."""
-    return why_not(layout, root) is None
-
-
 def why_not(layout: Layout, root: int) -> str | None:
-    """Says what the directory ``root`` lacks; None where it has the layout. Raises ``OSError`` where it cannot be read."""
+    """Says what the directory ``root`` (a descriptor) lacks; None where it has the layout. Raises ``OSError`` where it
+    cannot be read."""
     for sign in layout.detect:
         if not sign.optional and not _has(sign, root):
             return f"there is no {sign.template.text} in it (detect)"
@@ -241,9 +248,9 @@ def pieces_of(path: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def sort_files(
-    layout: Layout, root: int, most: int = MOST, conditions: Conditions | None = None, known: Mapping[str, QueueFile] = {}
+    layout: Layout, root: int, conditions: Conditions | None = None, known: Mapping[str, QueueFile] = {}
 ) -> tuple[list[QueueFile], str]:
-    """Returns the files below ``root`` (a descriptor), and why these may not be all of them, "" if they are: at most ``most``
+    """Returns the files below ``root`` (a descriptor), and why these may not be all of them, "" if they are: at most ``MOST``
     names are read, and only directories that may be. Directories are left out unless a match takes them, and so is spooltop's
     own. A file that has not changed since it was ``known``, by its path, is the same value. Raises ``OSError`` where the root
     cannot be read."""
@@ -255,13 +262,13 @@ def sort_files(
 
     asked = conditions or Conditions(root)
     files: list[QueueFile] = []
-    left = most
-    for folder in walk(root, layout.depth, most, without=layout.side_dir, unread=unread):
+    left = MOST
+    for folder in walk(root, layout.depth, MOST, without=layout.side_dir, unread=unread):
         left -= len(folder.names)
         found = (_sorted(layout, root, asked, folder, name, known) for name in folder.names)
         files += [file for file in found if file is not None]
     if left <= 0:
-        return files, f"more than {most:,} names"
+        return files, f"more than {MOST:,} names"
     return files, hidden[0] + (f", and {len(hidden) - 1} more" if len(hidden) > 1 else "") if hidden else ""
 
 
@@ -448,34 +455,25 @@ def encode_meta(action: str, user: str, at: float) -> bytes:
     return json.dumps({"action": action, "user": escape(user), "time": at}, separators=(",", ":")).encode() + b"\n"
 
 
-def messages_aside(layout: Layout, dirs: QueueDirs, most: int = MOST) -> Iterator[AsideMessage]:
-    """Yields at most ``most`` messages that were set aside. What cannot be read is passed over."""
+def messages_aside(layout: Layout, dirs: QueueDirs) -> Iterator[AsideMessage]:
+    """Yields at most ``MOST`` messages that were set aside. What cannot be read is passed over."""
+    left = MOST
     for box in BOXES:
         for operation in _names(dirs, aside(box.value)):
             reason, at = _noted(dirs, aside(box.value, operation))
             for number in _names(dirs, aside(box.value, operation)):
-                if most <= 0:
+                if left <= 0:
                     return
                 folder = aside(box.value, operation, number)
                 if (found := _message(layout, dirs, folder)) is not None:
-                    most -= 1
+                    left -= 1
                     file, paths = found
                     yield AsideMessage(box, file, tuple(f"{folder}/{path}" for path in paths), reason, at)
 
 
-@contextmanager
-def _opened(dirs: QueueDirs, location: str) -> Iterator[int]:
-    with dirs.parent(location) as (at, name):
-        fd = dirs.files.open_dir(name, at)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
 def _names(dirs: QueueDirs, location: str) -> Sequence[str]:
     try:
-        with _opened(dirs, location) as fd:
+        with dirs.parent(location) as place, opened(*place) as fd:
             return sorted((name for name in os.listdir(fd) if not name.startswith(".")), key=_by_number)
     except OSError:
         return ()
@@ -489,7 +487,7 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
     """The message in a folder, and the paths of all files there, its own last; None where there is none. A register or a lock
     that was removed alone counts as one."""
     try:
-        with _opened(dirs, folder) as root:
+        with dirs.parent(folder) as place, opened(*place) as root:
             files = sort_files(layout, root)[0]
             paths = [
                 at.prefix + name for at in walk(root, layout.depth) for name in at.names if name not in at.directories

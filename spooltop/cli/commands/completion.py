@@ -55,7 +55,8 @@ def _bash() -> Iterable[str]:
         for option in options:
             if option.value:
                 pattern = "|".join(f"{name}:{flag}" for flag in option.flags.split())
-                yield f"    {pattern}) {_bash_values(option)}; return ;;"
+                words = f"-W '{' '.join(option.choices)}'" if option.choices else "-f"
+                yield f"    {pattern}) mapfile -t COMPREPLY < <(compgen {words} -- \"$cur\"); return ;;"
     yield "  esac"
     yield "  case $command:$cur in"
     for name, options, values in _all():
@@ -68,11 +69,6 @@ def _bash() -> Iterable[str]:
     yield "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"; [[ $cur == -* ]] || compgen $files -- \"$cur\")"
     yield "}"
     yield "complete -o filenames -F _spooltop spooltop"
-
-
-def _bash_values(option: Option) -> str:
-    words = f"-W '{' '.join(option.choices)}'" if option.choices else "-f"
-    return f"mapfile -t COMPREPLY < <(compgen {words} -- \"$cur\")"
 
 
 def _zsh() -> Iterable[str]:
@@ -106,16 +102,9 @@ def _zsh() -> Iterable[str]:
 
 def _zsh_option(option: Option) -> str:
     what = re.sub(r"([\[\]:\\])", r"\\\1", option.help)
-    value = f":{_plain(option.value)}:{_zsh_values(option)}" if option.value else ""
+    values = f"({' '.join(option.choices)})" if option.choices else "_files"
+    value = f":{re.sub('[^A-Za-z]+', ' ', option.value).strip()}:{values}" if option.value else ""
     return " ".join(_quoted(f"*{flag}[{what}]{value}") for flag in option.flags.split())
-
-
-def _zsh_values(option: Option) -> str:
-    return f"({' '.join(option.choices)})" if option.choices else "_files"
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^A-Za-z]+", " ", text).strip()
 
 
 def _fish() -> Iterable[str]:

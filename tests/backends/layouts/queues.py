@@ -13,7 +13,6 @@ import pytest
 from spooltop.backends import registry
 from spooltop.backends.layouts.backend import LayoutsBackend
 from spooltop.backends.layouts.operator.operator import LayoutOperator
-from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.surroundings import Users
 from spooltop.control import Control, open_control
 from spooltop.model.backend import Capabilities, ListQuery
@@ -97,6 +96,7 @@ def use_own_layouts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def set_default(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
-    """Gives readers and operators another default: ``wait``, the ``patience`` with locks, the ``most`` names that are read."""
-    owners = (LayoutReader.__init__.__kwdefaults__, LayoutOperator.__init__.__kwdefaults__)
-    monkeypatch.setitem(next(defaults for defaults in owners if name in defaults), name, value)
+    """Gives operators another default: ``wait``, the ``patience`` with locks."""
+    defaults = LayoutOperator.__init__.__kwdefaults__
+    assert name in defaults
+    monkeypatch.setitem(defaults, name, value)

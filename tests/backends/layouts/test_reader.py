@@ -18,7 +18,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.plan import Selection
 from spooltop.model.snapshot import Ages, QueueFinding
 from spooltop.model.vocabulary import Action, Box, Verdict
-from tests.backends.layouts.queues import NOW, Around, opened, rows_of, set_default, use_own_layouts
+from tests.backends.layouts.queues import NOW, Around, opened, rows_of, use_own_layouts
 from tests.builders import LAYOUTS, LayoutWorld
 from tests.cli.streams import spooltop
 
@@ -147,7 +147,7 @@ def test_facts_are_read_again_when_a_file_changes_and_only_then(jobs: Path) -> N
 
 def test_a_queue_with_too_many_names_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LAYOUTS["nq"](tmp_path)
-    set_default(monkeypatch, "most", 1)
+    monkeypatch.setattr("spooltop.backends.layouts.sort_files.MOST", 1)
     with opened(tmp_path, "nq") as control:
         seen = control.look().observation
     assert not seen.complete and not seen.boxes[Box.NEW].complete
