@@ -145,7 +145,7 @@ class MuteFile:
             return {}, ""
         state = None
         with suppress(OSError):  # reading it says why
-            found = os.stat(os.path.join(self._folder, _MUTES), follow_symlinks=False)
+            found = os.lstat(os.path.join(self._folder, _MUTES))
             state = found.st_ino, found.st_mtime_ns, found.st_size
         known = self._known
         if state is None or known[0] != state:

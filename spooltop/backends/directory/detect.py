@@ -68,9 +68,10 @@ _SIGNS = (
     _Sign("the jobs of at, of which there are none", "list them: atq", (".SEQ",)),
     _Sign("the jobs of CUPS", "list them: lpstat -o", pattern=r"[cd][0-9]{5,}(-[0-9]{3})?\Z"),
     _Sign("a mail folder of MH, not a queue", "list it: scan +FOLDER", (".mh_sequences",)),
-    _Sign("the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers", pattern=r"msg_stores\Z"),
-    _Sign("the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers", ("schema.DAT",)),
-    _Sign("the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers", pattern=r"rabbit@[^/]+\Z"),
+    _Sign(
+        "the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers",
+        pattern=r"(msg_stores|schema\.DAT|rabbit@[^/]+)\Z",
+    ),
     _Sign(
         "the data of a Redis server, where Bull, Sidekiq, RQ and Celery keep their queues",
         "ask the server: redis-cli --scan --type list", pattern=r"(dump\.rdb|appendonly\.aof|appendonlydir)\Z",
@@ -462,7 +463,7 @@ def _looks_like_mail(path: str, fd: int) -> MailSign | None:
 
     sign = looks_like_mail(list_names, lambda name: bool(_kind(fd, name)))
     if denied and not seen:
-        raise for_denied(os.path.join(path, denied[0]), os.stat(denied[0], dir_fd=fd, follow_symlinks=False))
+        raise for_denied(os.path.join(path, denied[0]), os.lstat(denied[0], dir_fd=fd))
     return sign
 
 
@@ -475,7 +476,7 @@ def _why_read_only(path: str, sign: MailSign) -> str:
 
 def _kind(fd: int, name: str) -> int:
     try:
-        return stat.S_IFMT(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+        return stat.S_IFMT(os.lstat(name, dir_fd=fd).st_mode)
     except FileNotFoundError:
         return 0
 

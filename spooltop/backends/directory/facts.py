@@ -27,7 +27,7 @@ from spooltop.model.target import (
     Share,
     Trial,
 )
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import ASIDE, LIVE
 
 from ..access import group_name, user_name
 from .liveness.processes import Processes
@@ -121,8 +121,6 @@ def _related(one: str, path: str) -> bool:
 
 # Collects all facts about the place of a target. Without ``write`` it changes nothing.
 
-_BOXES = (Box.TMP.value, Box.NEW.value, Box.CUR.value)
-_ASIDE = tuple(f"{OWN}/{box.value}" for box in (Box.HELD, Box.REJECTED, Box.TRASH))
 _PRESENCES = 10_000
 _MEMBERS = 20
 
@@ -162,13 +160,13 @@ def _mount(fd: int) -> MountState:
 
 
 def _folders(root: int, layout: str) -> dict[str, FolderState]:
-    names = (".",) if layout not in ("spool", "mail") else (".", *_BOXES, OWN, *_ASIDE)
+    names = (".",) if layout not in ("spool", "mail") else (".", *LIVE, OWN, *(f"{OWN}/{box}" for box in ASIDE))
     return {name: _folder(name, root) for name in names}
 
 
 def _folder(name: str, root: int) -> FolderState:
     try:
-        found = os.stat(name, dir_fd=root, follow_symlinks=False)
+        found = os.lstat(name, dir_fd=root)
     except FileNotFoundError:
         return FolderState(name, missing=True)
     except OSError as error:

@@ -394,7 +394,7 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
 def _closed_words(dirs: SpoolDirs, folder: int, name: str) -> str:
     """Says whose the message ``name`` is, and the command to try; of the spool where its ``folder`` is closed too (then -1)."""
     try:
-        return closed_words("it", os.stat(name, dir_fd=folder, follow_symlinks=False), dirs.path)
+        return closed_words("it", os.lstat(name, dir_fd=folder), dirs.path)
     except OSError:
         return closed_words("the spool", os.fstat(dirs.root), dirs.path)
 

@@ -114,7 +114,7 @@ class SideFiles:
         files = [file]
         for fd in folders:
             try:
-                files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
+                files.append(os.lstat(".cursors.lock", dir_fd=fd))
             except OSError:
                 continue  # nobody locks there
         table = self._table.read()

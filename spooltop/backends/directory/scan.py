@@ -248,7 +248,7 @@ class _Tally:
             when = self._known.get(name)
             if when is None and len(self.kept) < _UNTIMED_AT_MOST:
                 with suppress(OSError):  # gone since, so it has no age
-                    when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
+                    when = os.lstat(name, dir_fd=own).st_mtime_ns // 1_000
             if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
                 self.kept[name] = when
         if when is not None:
@@ -265,7 +265,7 @@ def _bytes(fd: int, names: Sequence[str]) -> tuple[int | None, bool]:
     total = seen = 0
     for name in names if exact else (names[turn * count // _SAMPLE] for turn in range(_SAMPLE)):
         try:
-            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            found = os.lstat(name, dir_fd=fd)
         except OSError:
             continue  # gone since: the mean of the others stands for it
         total += found.st_size if stat.S_ISREG(found.st_mode) else 0
@@ -318,7 +318,7 @@ def _look(
     found: dict[str, _ListedT] = {}
     for folder in folders[:_FOLDERS_AT_MOST]:
         try:
-            status = os.stat(folder, dir_fd=above, follow_symlinks=False)
+            status = os.lstat(folder, dir_fd=above)
             if stat.S_ISDIR(status.st_mode):  # anything else is nothing of ours
                 found[folder] = _current(known.get(folder), status, since) or read(folder, above)
         except FileNotFoundError:
@@ -380,7 +380,7 @@ class StagingScanner:
     def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
         """The times of the last change of the directories that were there at the last look. Raises ``OSError``."""
         above = dirs.private_dir(STAGE) if self._folders else None
-        return tuple(os.stat(folder, dir_fd=above, follow_symlinks=False).st_ctime_ns for folder in self._folders)
+        return tuple(os.lstat(folder, dir_fd=above).st_ctime_ns for folder in self._folders)
 
 
 _SIZES_AT_MOST = 10_000
@@ -483,7 +483,7 @@ class SetAsideBoxes:
             folder = dirs.private_dir(box.value, operation)
             if folder is None:
                 return replace(row, note="gone since")
-            found = os.stat(raw, dir_fd=folder, follow_symlinks=False)
+            found = os.lstat(raw, dir_fd=folder)
             metadata = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
         except OSError as problem:
             return replace(row, note="gone since" if isinstance(problem, FileNotFoundError) else str(problem.strerror))
@@ -516,7 +516,7 @@ class _Metas:
 
     def time(self, name: str, folder: int, otherwise: float) -> float:
         try:
-            inode = os.stat(shelf.meta_name(name), dir_fd=folder, follow_symlinks=False).st_ino
+            inode = os.lstat(shelf.meta_name(name), dir_fd=folder).st_ino
         except FileNotFoundError:
             inode = None  # what all in the folder have in common
         except OSError:
@@ -536,7 +536,7 @@ def _folder(operation: str, above: int, metas: _Metas | None) -> _Folder:
     with opened(operation, above) as fd:
         for name in listed.names[:_SIZES_AT_MOST]:
             try:
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                found = os.lstat(name, dir_fd=fd)
             except OSError:
                 continue  # put back meanwhile
             times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
@@ -697,7 +697,7 @@ def boxes_in(dir_fd: int) -> dict[Box, int]:
     modes = {}
     for box in LIVE:
         with suppress(FileNotFoundError):
-            modes[box] = os.stat(box, dir_fd=dir_fd, follow_symlinks=False).st_mode
+            modes[box] = os.lstat(box, dir_fd=dir_fd).st_mode
     return modes
 
 
@@ -797,9 +797,9 @@ class Boxes:
         for waiting in scan.duplicates:
             for claimed in by_id.get(names.parse(waiting, claimed=False).id, ()):
                 try:
-                    here = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
-                    there = os.stat(claimed, dir_fd=dirs.cur, follow_symlinks=False)
-                    again = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
+                    here = os.lstat(waiting, dir_fd=dirs.new)
+                    there = os.lstat(claimed, dir_fd=dirs.cur)
+                    again = os.lstat(waiting, dir_fd=dirs.new)
                 except OSError:
                     continue  # it was on its way
                 if here.st_ino != again.st_ino:
@@ -831,7 +831,7 @@ def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplica
     rows: list[Row] = []
     for raw in new.irregular if dirs.new is not None else ():
         with suppress(OSError):  # gone since it was listed
-            rows.append(new_row(raw, os.stat(raw, dir_fd=dirs.new, follow_symlinks=False)))
+            rows.append(new_row(raw, os.lstat(raw, dir_fd=dirs.new)))
     return tuple({row.key: row for row in (*rows, *judged, *duplicates.linked)}.values())
 
 

@@ -113,7 +113,7 @@ def _is_dead(name: str, parent: int, *, remove: bool) -> bool:
 def remove_tree(name: str, parent: int) -> None:
     """Removes a directory and everything in it without following links. What is gone already is no error."""
     with suppress(FileNotFoundError):
-        while os.stat(name, dir_fd=parent, follow_symlinks=False):
+        while os.lstat(name, dir_fd=parent):
             with suppress(FileNotFoundError):  # something in it is gone: then the rest
                 shutil.rmtree(name, dir_fd=parent)
 

@@ -6,10 +6,10 @@ Every count is tied to an id: a message that goes back to ``new`` has not arrive
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
@@ -101,13 +101,8 @@ class _Gone(Struct):
     holder: str = ""
 
 
-class _Moves(Struct):
-    """The names of one id in one batch."""
-
-    new_added: list[Name] = field(default_factory=list)
-    new_gone: list[Name] = field(default_factory=list)
-    cur_added: list[Name] = field(default_factory=list)
-    cur_gone: list[Name] = field(default_factory=list)
+_Moves = tuple[list[Name], list[Name], list[Name], list[Name]]
+"""The names of one id in one batch: added to ``new``, gone from it, added to ``cur``, gone from it."""
 
 
 _COMPARED_AT_MOST = 100_000
@@ -192,25 +187,23 @@ class FlowMeter:
             passed = short_lived(batch)
             claims, waiting = ({one[place] for one in passed.values()} for place in (0, 1))
             (came, left), (taken, ended) = batch.of(Box.NEW), batch.of(Box.CUR)
-            moves: dict[str, _Moves] = {}
+            moves = defaultdict[str, _Moves](lambda: ([], [], [], []))
             known: dict[tuple[bool, str], Name] = {}
-            for claimed, changes, attribute in (
-                (False, came.keys() - waiting, "new_added"),
-                (False, left.keys() - waiting, "new_gone"),
-                (True, taken.keys() - claims, "cur_added"),
-                (True, ended.keys() - batch.back_in(Box.CUR) - claims, "cur_gone"),
-            ):
+            for place, changes in enumerate((
+                came.keys() - waiting, left.keys() - waiting, taken.keys() - claims,
+                ended.keys() - batch.back_in(Box.CUR) - claims,
+            )):  # fmt: skip
+                claimed = place >= 2
                 for raw in changes:
                     name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
                     if not name.canary:
-                        getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
+                        moves[name.id][place].append(name)
             # More is known about these than that they came and went, or the claim gave back the same name that it took.
             odd = {id for id, one in passed.items() if back is None and not one[4] and in_new(one[1])}
             odd |= passed.keys() & (moves.keys() | self._gone.keys() | self._claimed_at.keys())
             for id in odd:
                 new, cur = grammar.parse(passed[id][1], claimed=False), grammar.parse(passed[id][0], claimed=True)
-                moved = moves.setdefault(id, _Moves())
-                for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
+                for seen, name in zip(moves[id], (new, new, cur, cur), strict=True):
                     seen.append(name)
                 del passed[id]
             self._count_short_lived(passed, batch, aside)
@@ -249,10 +242,11 @@ class FlowMeter:
 
     def _count(self, id: str, moved: _Moves, batch: Events, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         operators = self._operators
+        came, left, claimed, gone_from_cur = moved
         put_back: list[Name] = []
         arrived: list[Name] = []
         requeued = 0
-        for name in moved.new_added:
+        for name in came:
             many = batch.added[Box.NEW][name.raw]
             back_again = operators.take("put back", name.raw, many)
             again = operators.take("requeued", name.raw, many - back_again)
@@ -262,18 +256,18 @@ class FlowMeter:
                 put_back.append(name)
             if back_again + again < many:
                 arrived.append(name)
-        for name in moved.new_gone:
+        for name in left:
             self._shifted -= operators.take("out of new", name.raw, batch.deleted[Box.NEW][name.raw])
         self._requeued += requeued
-        if id in aside and not (moved.cur_added or moved.cur_gone or id in self._gone):
+        if id in aside and not (claimed or gone_from_cur or id in self._gone):
             put_back, arrived = put_back + arrived, []  # by an operator whose journal cannot be read here
-        taken = [name for name in moved.cur_added if not operators.take("claim", name.raw)]
-        undone = len(taken) < len(moved.cur_added)
-        ended = [name for name in moved.cur_gone if not operators.take("out of cur", name.raw)]
-        moved = _Moves(arrived, moved.new_gone, taken, ended)
+        taken = [name for name in claimed if not operators.take("claim", name.raw)]
+        undone = len(taken) < len(claimed)
+        ended = [name for name in gone_from_cur if not operators.take("out of cur", name.raw)]
+        moved = arrived, left, taken, ended
         back = bool(requeued or put_back or undone)
         gone = self._gone.pop(id, None) if arrived or taken or back else None
-        claims = (*taken, *moved.cur_gone)
+        claims = (*taken, *gone_from_cur)
         exact = all(name.token for name in claims) and all(name.attempts is not None for name in arrived)
         if exact and (gone is None or gone.attempts is not None):
             self._count_exact(id, moved, batch, gone, back=back)
@@ -283,9 +277,9 @@ class FlowMeter:
     def _count_exact(self, id: str, moved: _Moves, batch: Events, gone: _Gone | None, *, back: bool) -> None:
         """Counts the moves of a message with names of our own. They hold the number of attempts, so each return is counted, in
         any order and at any speed."""
-        arrived, taken, ended = moved.new_added, moved.cur_added, moved.cur_gone
+        arrived, left, taken, ended = moved
         returns = sorted((name for name in arrived if name.attempts), key=lambda name: name.attempts or 0)
-        before = [name.attempts or 0 for name in (*moved.new_gone, *ended)]
+        before = [name.attempts or 0 for name in (*left, *ended)]
         if gone is not None:
             before.append(gone.attempts or 0)
         after = [name.attempts or 0 for name in (*arrived, *taken)]
@@ -316,7 +310,7 @@ class FlowMeter:
     ) -> None:
         """Counts the moves of a message that foreign consumers take. All its returns share one name, and so do all its claims:
         they are counted from how often each name appeared and where the message is now."""
-        arrived, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
+        arrived, left, taken, ended = moved
         passed = bool({name.raw for name in taken} & {name.raw for name in ended}) and len(taken) == len(ended)
         here = back or (bool(arrived) and (not left or any(in_new(name.raw) for name in arrived)))
         puts = sum(batch.added[Box.NEW][name.raw] for name in arrived)

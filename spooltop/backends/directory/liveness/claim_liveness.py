@@ -82,12 +82,8 @@ _AGAIN_AFTER = 5.0
 _SOON = 1.0
 
 
-class Holder(Struct, frozen=True):
-    """Holder of the lock. ``process`` is None where it is not visible. ``words`` says who it is, "" for the consumer
-    itself."""
-
-    process: Process | None
-    words: str
+Holder = tuple[Process | None, str]
+"""Holder of the lock: its process, None where it is not visible, and who it is in words, "" for the consumer itself."""
 
 
 # Judges the holders that own a presence file: whether each is alive, who it is, and the evidence.
@@ -142,15 +138,13 @@ class TokenJudge:
             if seen.moves_to is not None and verdict is not Verdict.ALIVE:
                 words = also(words, "left to the next move")
             owner, here = seen.owner, False
-            holder = lock_holders.get(token)
-            if holder is not None:
-                words = holder.words or RUNNING
-                sentence = holder.words or sentence
-                process = holder.process
+            if token in lock_holders:
+                process, who = lock_holders[token]
+                words, sentence = who or RUNNING, who or sentence
                 described = self.describe(process) if process is not None and process.started is not None else None
                 if described is not None:
                     here, words = True, also(words, described.halted)
-                    known = owner if not holder.words else Owner(host=owner.host)
+                    known = Owner(host=owner.host) if who else owner
                     owner = known._replace(
                         pid=described.pid, start=described.since or known.start,
                         command=described.command or known.command, user=described.user,
@@ -168,7 +162,7 @@ class TokenJudge:
             ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
             process = self._named(seen) if ours else None
             if process is not None and self._is_holder(token, seen, process, files_of):
-                holders[token] = Holder(process, "")
+                holders[token] = process, ""
             else:
                 asked[token] = (seen, process, ours)
         self._verified = {one for one in self._verified if one[0] in held}
@@ -218,18 +212,18 @@ class TokenJudge:
     def _holder(self, seen: Presence, named: Process | None, found: Mapping[int, bool], *, ours: bool) -> Holder:
         itself = next((pid for pid in found if seen.pid in self._processes.numbers(pid)[1:]), None) if not ours else None
         if itself is not None:
-            return Holder(self._processes.process(itself), "")
+            return self._processes.process(itself), ""
         exited = f"worker {seen.pid} has exited; " if ours and named is None and seen.pid is not None else ""
         # The first that inherited it; the others mostly are its children.
         pid = min(found, key=lambda pid: (not found[pid], pid), default=None)
         if pid is None:
-            return Holder(None, f"{exited}held; holder not visible")
+            return None, f"{exited}held; holder not visible"
         process = self._processes.process(pid, described=True) or Process(pid)
         who = f"{pid} ({escape(process.command)})" if process.command else str(pid)
         does = f"its command {who} {'still runs and ' if exited else ''}holds the claim"
         if not found[pid]:
             does = f"{who}, not its {'child' if exited else 'consumer'}, holds its presence lock"
-        return Holder(process, f"{exited}{does}; stop {pid}")
+        return process, f"{exited}{does}; stop {pid}"
 
     def describe(self, process: Process | None) -> Process | None:
         """Adds command and user to what is visible of a process; they are read once."""
@@ -293,11 +287,10 @@ class ClaimJudge:
         """Token → evidence as a sentence, for the detail."""
 
     def look(
-        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, certainty: Certainty, progress: Progress | None = None
+        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, certainty: Certainty, progress: Progress
     ) -> tuple[tuple[Row, ...], bool]:
         """Judges ``names`` (a listing of ``cur``, number ``scan``). Returns the rows, oldest first, and whether they are all.
         Raises ``Stopped`` where ``progress`` does."""
-        progress = progress or Progress()
         fd = dirs.cur
         if fd is None:
             self._claims, self._rows, self._scan, self.irregular = {}, (), -1, ()
@@ -388,11 +381,11 @@ class ClaimJudge:
         judged = [self._verdict(claim.name, holders, by_pid) for claim in asked]
         both = list(zip(asked, judged, strict=True))
         if self._watch:
-            running = (owner.pid for claim, (*_, owner, here) in both if here and self._held_long(claim))
+            running = (owner.pid for claim, (*_, owner, here) in both if here and self._held(claim) > _HELD_LONG)
             self._idle.look(pid for pid in running if pid is not None)
         for claim, (verdict, evidence, owner, here) in progress.each(both):
             before, name = claim.row, claim.name
-            if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
+            if here and (idle := self._idle.words(owner.pid)) and self._held(claim) > _HELD_LONG:
                 evidence = also(evidence, idle)
             if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):
                 del claims[name.raw]  # acknowledged or requeued since it was listed
@@ -457,7 +450,7 @@ class ClaimJudge:
                 kept[raw] = known
                 continue
             try:
-                found = os.stat(raw, dir_fd=fd, follow_symlinks=False)
+                found = os.lstat(raw, dir_fd=fd)
             except OSError:
                 continue  # gone since it was listed
             if known is not None and known.inode == found.st_ino and known.ctime == found.st_ctime:
@@ -475,9 +468,6 @@ class ClaimJudge:
         holders = self._token_judge.judge({token: presence.look(dirs, token) for token in tokens}, certainty)
         self.sentences.update((token, holder.sentence) for token, holder in holders.items())
         return holders
-
-    def _held_long(self, claim: _Claim) -> bool:
-        return self._held(claim) > _HELD_LONG
 
     def _held(self, claim: _Claim) -> float:
         return claim.row.in_box_age(self._processes.wall()) or 0.0

@@ -85,11 +85,10 @@ class TmpJudge:
         certainty: Certainty,
         table: Callable[[], LockTable],
         device: Device | None,
-        progress: Progress | None = None,
+        progress: Progress,
     ) -> tuple[list[Row], bool]:
         """Judges ``names``. Returns the rows, oldest first, and whether they are all. ``table`` is called if there is a file.
         Raises ``Stopped`` where ``progress`` does."""
-        progress = progress or Progress()
         now = self._processes.boottime()
         progress.begin("files in tmp found", count)
         with closing(Folders(dirs)) as folders:

@@ -100,7 +100,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
         if above is None:
             raise FileNotFoundError(2, "gone")
         with opened_below(above, within or ".") as folder:
-            asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
+            asked = [Asked(os.lstat(name, dir_fd=folder), folder)]
             parsed = names.parse(name, claimed=True) if box is Box.CUR else None
             token = parsed.token if parsed is not None else None
             since = parsed.claimed_us / 1e6 if parsed is not None and parsed.claimed_us is not None else None
@@ -115,7 +115,7 @@ def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Proce
     lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
     with _translate_errors(escape(path)), _folder(path, folders) as folder:
         name = os.path.basename(path)
-        asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
+        asked = [Asked(os.lstat(name, dir_fd=folder), folder)]
         if name.endswith(".json"):
             asked += _there(folder, LOCK, LOCK, "")
         return holders_of(escape(path), asked, processes, user=user_name(os.geteuid()))
@@ -146,6 +146,6 @@ def _translate_errors(shown: str) -> Iterator[None]:
 def _there(fd: int, name: str, of: str, holds: str, since: float | None = None) -> list[Asked]:
     """The file beside, where there is one: who locks it counts, who has it open does not."""
     try:
-        return [Asked(os.stat(name, dir_fd=fd, follow_symlinks=False), fd, of, holds, locks_only=True, since=since)]
+        return [Asked(os.lstat(name, dir_fd=fd), fd, of, holds, locks_only=True, since=since)]
     except OSError:
         return []  # nobody locks there

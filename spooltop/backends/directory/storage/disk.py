@@ -162,7 +162,7 @@ class OpenSpool:
     def status(self, box: Box, name: str) -> os.stat_result | None:
         """Returns the lstat(2) of a name in a box; None if it is not there or cannot be seen."""
         try:
-            return None if self.dirs is None else os.stat(name, dir_fd=self.dirs.box(box), follow_symlinks=False)
+            return None if self.dirs is None else os.lstat(name, dir_fd=self.dirs.box(box))
         except OSError:
             return None
 

@@ -190,12 +190,12 @@ def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]
     return tuple(found)
 
 
-def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None, reason: str = "") -> Row:
-    """Returns the row of a name that ``operation`` set aside in ``box``, at ``since``, for ``reason``. Its key is (box,
+def aside_row(box: Box, operation: str, raw: str, *, reason: str = "") -> Row:
+    """Returns the row of a name that ``operation`` set aside in ``box``, for ``reason``. Its key is (box,
     ``OPERATION/NAME``)."""
     name = parse(raw, claimed=True)
     return _row(
-        box, name, None, since,
+        box, name, None, None,
         key=f"{operation}/{raw}",
         attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
         owner=None if name.pid is None else Owner(pid=name.pid),
