@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.backends.access import closed_words, why_read_only
-from spooltop.backends.directory.events.inotify import in_order, listening, watch_fd
+from spooltop.backends.directory.events.watcher import in_order, listening, watch_fd
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System

@@ -29,18 +29,17 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lo
 
 from ..row_listing import RowListing
 from .detect import with_layout
-from .events.flow import FlowMeter
-from .events.tracker import MessageTracker
+from .events.flow import FlowMeter, MessageTracker
 from .events.watcher import ChangeWaiter, EventListener
-from .listing import NameListing, Order, read_message, split_key
+from .listing import NameListing, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer
 from .liveness.lock_table import LockTableCache
-from .liveness.users import who_has, who_has_path
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows, pieces
 from .storage.disk import OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
+from .surroundings import who_has, who_has_path
 from .world import OpenOptions, System
 
 LOCKS_FOR = 300.0
@@ -250,14 +249,12 @@ class DirectoryReader:
         complete = False
         if (scan := self._scans.get(box)) is not None and (row := self._by_name.get(box)) is not None:
             column, status = query.sort.column, partial(self._spool.status, box)
-            before: tuple[str, Order | None] = scan.kept.get("order", (column, None))  # by the column that was asked last
-            known = before[1] if before[0] == column else None
             listing = NameListing(
                 query, scan, status, row, self._boxes.times(box), now=self._world.clock(), generation=self._generation,
-                cancelled=cancelled, known=known, progress=progress,
+                cancelled=cancelled, known=scan.kept.get(("order", column)), progress=progress,
             )  # fmt: skip
             if listing.order is not None:
-                scan.kept["order"] = (column, listing.order)
+                scan.kept["order", column] = listing.order
             return listing
         if scan is not None:
             judged, all_of_it = self._judged.of(box)

@@ -60,7 +60,8 @@ class FreshLook:
                 raise self._unreadable(box, scan.error)
             mount = self._spool.mount(dirs)
             if box is Box.TMP:
-                files, _ = self._judge.files(dirs, mount, self._staging.add_to(scan, dirs, unseen=False), progress)
+                staged = self._staging.add_to(scan, dirs, unseen=False)
+                files, _ = self._judge.tmp.look(dirs, mount, staged, self._judge.certainty(mount), progress)
                 files = sorted([*files, *self._judge.tmp.irregular], key=lambda row: (row.enqueued_at or 0.0, row.name))
                 rows = {str(row.key[1]): row for row in files if isinstance(row.key, tuple)}
                 names = list(rows)

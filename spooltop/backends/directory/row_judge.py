@@ -1,26 +1,295 @@
-"""Judges the claims and the files in ``tmp`` at each look, and counts the consumers that are running."""
+"""Judges the files in ``tmp`` by their writers, all claims and files at each look, and counts the consumers that are running.
+
+A file is ``writing``, ``abandoned`` or ``unknown``, never by age alone. In a staging directory it goes by the name
+``FOLDER/NAME`` here. Locks are read from the kernel's table and never tried: a writer that finds its own file locked by a viewer
+would fail. Only evidence that a reader cannot produce counts as writing: a write lock, or a descriptor that is open for writing.
+A flock requires neither.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import cache, partial
 from itertools import chain
 
 from msgspec import Struct, field
 
-from spooltop.engine import names, presence
+from spooltop.engine import names as grammar
+from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.system.host import PROC
 from spooltop.model.plan import Progress
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import BoxState, VerdictCounts
-from spooltop.model.vocabulary import Box, Row, Verdict, began
+from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, escape
 
+from ..access import user_name
 from .liveness.claim_liveness import ClaimJudge
 from .liveness.lock_table import LockTableCache
-from .liveness.processes import BootClock, Certainty, check_pids
-from .liveness.tmp_liveness import TmpJudge
+from .liveness.processes import BootClock, Certainty, Descriptions, Descriptor, Descriptors, Process, Processes, check_pids
 from .scan import BoxScan
 from .storage.disk import is_local
+from .storage.location import Folders
+from .storage.rows import tmp_row
 from .world import OpenOptions, System
+
+_WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
+_SETTLED = 1.0
+_OPENERS_FOR = 5.0
+_NOT_READ: tuple[float, frozenset[tuple[int, int]], Descriptors] = float("-inf"), frozenset(), Descriptors({}, None)
+"""When it was read who has which files open, and who that is."""
+
+
+class Writer(Struct, frozen=True):
+    """Writer of a file according to its name: ``<time>.<pid>.<host>`` (maildir(5))."""
+
+    pid: int
+    host: str
+
+
+def writer_of(id: str) -> Writer | None:
+    r"""Returns the writer in an id; None if it has none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and
+    ``\072``."""
+    found = _WRITER.match(id)
+    if found is None:
+        return None
+    return Writer(int(found.group(1)), found.group(2).replace("\\057", "/").replace("\\072", ":"))
+
+
+class _File(Struct):
+    """A file as it is now, and the time of its last change (CLOCK_BOOTTIME). ``own``: it is named as spooltop names files."""
+
+    status: os.stat_result
+    still_since: float
+    grew: bool
+    row: Row
+    own: bool
+    writer: Writer | None
+
+
+class TmpJudge:
+    """Judges the files in ``tmp``, look after look."""
+
+    def __init__(self, processes: Processes, table: LockTableCache, *, at_most: int) -> None:
+        self._processes = processes
+        self._table = table
+        self._at_most = at_most
+        self._files: dict[tuple[str, int], _File] = {}
+        self._opened = _NOT_READ
+        self._descriptions = Descriptions(processes)
+        self.irregular: tuple[Row, ...] = ()
+
+    def look(
+        self, dirs: SpoolDirs, mount: Mount | None, tmp: BoxScan, certainty: Certainty, progress: Progress
+    ) -> tuple[list[Row], bool]:
+        """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all. Raises ``Stopped``
+        where ``progress`` does."""
+        now, count = self._processes.boottime(), len(tmp.names) + len(tmp.staged)
+        progress.begin("files in tmp found", count)
+        with closing(Folders(dirs)) as folders:
+            files, irregular = self._looked_up(folders, progress.each(chain(tmp.names, tmp.staged)), now)
+            self._files = files
+            self.irregular = tuple(irregular)
+            if files:
+                progress.begin("files in tmp judged", len(files))
+                self._judge(folders, files, now, certainty, mount, progress)
+        rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
+        return rows, count <= self._at_most
+
+    def judge_again(
+        self, dirs: SpoolDirs, mount: Mount | None, names: Iterable[str], certainty: Certainty
+    ) -> dict[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone.
+        Reads again who has them open: they are about to be moved."""
+        now = self._processes.boottime()
+        self._opened = _NOT_READ
+        with closing(Folders(dirs)) as folders:
+            files, _ = self._looked_up(folders, names, now)
+            if files:
+                self._judge(folders, files, now, certainty, mount, Progress())
+        self._files.update(files)
+        return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
+
+    def _looked_up(
+        self, folders: Folders, names: Iterable[str], now: float
+    ) -> tuple[dict[tuple[str, int], _File], list[Row]]:
+        """Returns the files among ``names`` as they are now, and the irregular ones."""
+        files: dict[tuple[str, int], _File] = {}
+        irregular: list[Row] = []
+        for raw in names:
+            if len(files) >= self._at_most:
+                break
+            try:
+                status = _stat(folders, raw)
+            except OSError:
+                continue  # moved to new meanwhile, as it should be
+            if not stat.S_ISREG(status.st_mode):
+                irregular.append(tmp_row(raw, status))
+                continue
+            key = (raw, status.st_ino)
+            file = self._files.get(key)
+            if file is None or (file.status.st_size, file.status.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+                row = tmp_row(raw, status)
+                name = grammar.parse(row.name, claimed=False)
+                # Whoever chose an id for a put did not mean the writer of the file.
+                writer = None if name.own and not grammar.is_own_id(name.id) else writer_of(name.id)
+                file = _File(status, now, file is not None, row, name.own, writer)
+            else:
+                file.status = status
+                file.grew = file.grew and now - file.still_since < 2 * _SETTLED
+            files[key] = file
+        return files, irregular
+
+    def _judge(
+        self, folders: Folders, files: dict[tuple[str, int], _File], now: float, certainty: Certainty, mount: Mount | None,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        table, device = self._table.read(), mount.device if mount is not None else None
+        locked: dict[tuple[str, int], int] = {}
+        for key, file in files.items():
+            lines = table.of(file.status, device)
+            writing = [line.pid for line in lines if line.kind != "flock" and line.exclusive and not line.waits]
+            if writing:
+                locked[key] = writing[0]
+        idle = [file for key, file in files.items() if key not in locked and not file.grew]
+        opened = self._opened_by({(file.status.st_dev, file.status.st_ino) for file in idle}, now)
+        asking = (file.writer for file in idle if file.row.verdict is not Verdict.ABANDONED)
+        pids = {writer.pid for writer in asking if writer is not None}
+        # Looked up all together where one is gone here, because that costs a read of every ``status`` there is.
+        namesakes = cache(lambda: self._processes.namesakes(pids))
+        for key, file in progress.each(list(files.items())):
+            pid = file.writer.pid if file.writer else None
+            if key in locked:
+                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(max(locked[key], 0) or pid)
+            elif file.grew:
+                verdict, evidence, owner = Verdict.WRITING, "growing", self._owner(pid)
+            else:
+                open_in = opened.by_file.get((file.status.st_dev, file.status.st_ino), ())
+                unseen = opened.unseen_writers(file.status, os.geteuid(), partial(_has_acl, folders, key[0]))
+                lock_free = file.own and not table.unseen
+                if unseen != "" and lock_free and file.writer is not None:
+                    nobody: str | None = "its lock is free"
+                else:
+                    nobody = None if unseen is None else _nobody(file.status, unseen, bool(open_in))
+                verdict, evidence, owner = self._idle(file, lock_free, open_in, nobody, now, certainty, namesakes)
+            if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
+                del files[key]  # it was moved on while we looked
+                continue
+            if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
+                file.row = file.row.judged(verdict, evidence, owner)
+
+    def _idle(
+        self,
+        file: _File,
+        lock_free: bool,
+        open_in: tuple[Descriptor, ...],
+        nobody: str | None,
+        now: float,
+        certainty: Certainty,
+        namesakes: Callable[[], Mapping[int, Sequence[Process]] | None],
+    ) -> tuple[Verdict, str, Owner]:
+        """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it.
+        ``lock_free``: a writer of spooltop's would hold its lock. ``nobody`` says who has it not open; None: anybody may have."""
+        writer = file.writer
+        if pids := [one.pid for one in open_in if one.writing is not False]:
+            owner = self._owner(pids[0])
+            return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
+        if file.row.verdict is Verdict.ABANDONED:
+            return file.row.verdict, file.row.evidence, file.row.owner or Owner()
+        owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
+        if writer is not None and not self._is_here(writer.host):
+            return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
+        there = self._processes.exists(writer.pid) if writer is not None else None
+        if not certainty.local or not certainty.all_pids:
+            words = "its writer is not visible from here"
+            if writer is not None and there is False:
+                words = f"no pid {writer.pid} here"
+            return Verdict.UNKNOWN, words, owner
+        if nobody is None:
+            words = "who has it open is not visible to you"
+            if writer is None or there is None:
+                return Verdict.UNKNOWN, words, owner
+            if there:
+                return Verdict.UNKNOWN, f"pid {writer.pid} is running · {words}", self._owner(writer.pid)
+            return Verdict.UNKNOWN, f"{writer.pid} {EXITED} · {words}", owner
+        if writer is not None and there is not False:
+            words = ", but does not have it open" if self._processes.files_of(writer.pid) is not None else ""
+            return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
+        if writer is None and not lock_free:
+            return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
+        if writer is not None and (contained := namesakes()) is not None:
+            if contained[writer.pid]:
+                return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
+            # Gone: it cannot be between two steps, so one look is enough.
+            return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
+        if not lock_free:
+            return Verdict.UNKNOWN, f"no pid {owner.pid} here, but not all processes are visible to you", owner
+        # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
+        if now - file.still_since < _SETTLED:
+            return Verdict.UNKNOWN, "not watched long enough", owner
+        return Verdict.ABANDONED, f"{'its lock is free' if writer is None else f'no pid {writer.pid} here'} · {nobody}", owner
+
+    def _is_here(self, host: str) -> bool:
+        mine = self._processes.host()
+        return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
+
+    def _opened_by(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
+        """Returns the processes that have the files open. They are read again when ``wanted`` has new files, and every few
+        seconds."""
+        if not wanted:
+            return Descriptors({}, ())
+        asked_at, known, opened = self._opened
+        if not wanted <= known or now - asked_at > _OPENERS_FOR:
+            opened = self._processes.descriptors(wanted)
+            self._opened = (now, frozenset(wanted), opened)
+        return opened
+
+    def _owner(self, pid: int | None) -> Owner:
+        """Returns the visible facts about a process; its command and user are read once."""
+        process = None if pid is None else self._processes.process(pid)
+        if process is None:
+            return Owner(pid=pid)
+        process = self._descriptions.of(process)
+        return Owner(None, pid, process.since, process.command, process.user)
+
+
+def _nobody(found: os.stat_result, unseen: str, has_readers: bool) -> str:
+    """States that nobody has a file open, as far as its writers can be seen: ``unseen`` as ``Descriptors.unseen_writers``."""
+    mine = found.st_uid == os.geteuid()
+    who = "nobody" if not unseen else "none of your processes" if mine else f"no process of {user_name(found.st_uid)}"
+    words = f"{who} has it open for writing" if has_readers else f"{who} has it open"
+    return f"{words} ({unseen} are not visible)" if unseen else words
+
+
+def _has_acl(folders: Folders, raw: str) -> bool:
+    """True where an access control list may give more users the right to write (acl(5))."""
+    folder, _, name = raw.rpartition("/")
+    try:
+        os.getxattr(f"{PROC}/self/fd/{folders.of(Box.TMP, folder).fd}/{name}", "system.posix_acl_access", follow_symlinks=False)
+    except OSError as error:
+        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
+    return True
+
+
+def _stat(folders: Folders, raw: str) -> os.stat_result:
+    folder, _, name = raw.rpartition("/")
+    return folders.files.stat(name, folders.of(Box.TMP, folder).fd)
+
+
+def _is_there(folders: Folders, raw: str, ino: int) -> bool:
+    """True if the file still has this name, as far as that can be seen."""
+    try:
+        return _stat(folders, raw).st_ino == ino
+    except OSError:
+        return False
+
+
+# Judges the claims and the files in ``tmp`` at each look.
 
 _COUNTED_FOR = 1.0
 """Seconds for which a number of consumers is kept."""
@@ -57,8 +326,7 @@ class RowJudge:
         self._pids_here = check_pids(options.pids)
         self.boot_clock = BootClock(world.processes)
         self.claims = ClaimJudge(world.processes, self.boot_clock, options)
-        self.tmp = TmpJudge(world.processes, at_most=options.judged_at_most)
-        self._table = table
+        self.tmp = TmpJudge(world.processes, table, at_most=options.judged_at_most)
         self._consumers: tuple[float, int | None] | None = None
 
     def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> JudgedRows:
@@ -68,18 +336,11 @@ class RowJudge:
         whole = True
         irregular: list[Row] = []
         if not self._mail:
-            claims, whole = self.claims.look(dirs, cur.names, len(cur.names), cur.number, self.certainty(mount), progress)
+            claims, whole = self.claims.look(dirs, cur, self.certainty(mount), progress)
             irregular += [*self.claims.irregular, *(row for row in claims if row.note)]
-        files, all_files = self.files(dirs, mount, scans[Box.TMP], progress)
+        files, all_files = self.tmp.look(dirs, mount, scans[Box.TMP], self.certainty(mount), progress)
         irregular += [*self.tmp.irregular, *(row for row in files if row.note)]
         return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self.claims.sentences)
-
-    def files(self, dirs: SpoolDirs, mount: Mount | None, tmp: BoxScan, progress: Progress) -> tuple[list[Row], bool]:
-        """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all. Raises ``Stopped``
-        where ``progress`` does."""
-        device = mount.device if mount is not None else None
-        names, count = chain(tmp.names, tmp.staged), len(tmp.names) + len(tmp.staged)
-        return self.tmp.look(dirs, names, count, self.certainty(mount), self._table.read, device, progress)
 
     def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
         """Returns the states of ``tmp``, ``new`` and ``cur``. In a mail folder the oldest in ``cur`` is the oldest put."""
@@ -99,7 +360,7 @@ class RowJudge:
         certainty = self.certainty(mount)
         if box is Box.CUR:
             return self.claims.judge_again(dirs, wanted, certainty)
-        return self.tmp.judge_again(dirs, wanted, certainty, self._table.read, mount.device if mount is not None else None)
+        return self.tmp.judge_again(dirs, mount, wanted, certainty)
 
     def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> int | None:
         """Counts the running consumers, at most once a second; None where they cannot be known."""
@@ -131,6 +392,6 @@ def _state_of_rows(box: Box, scan: BoxScan, rows: Sequence[Row], whole: bool) ->
 def _never_claimed(dirs: SpoolDirs, oldest: str | None) -> bool:
     """True if messages of our own wait, the oldest under this name, and no consumer of our own was ever there."""
     try:
-        return oldest is not None and names.parse(oldest, claimed=False).own and dirs.private_dir(presence.CONSUMERS) is None
+        return oldest is not None and grammar.parse(oldest, claimed=False).own and dirs.private_dir(presence.CONSUMERS) is None
     except OSError:
         return False

@@ -129,7 +129,7 @@ class BoxScan(Struct, frozen=True):
     as_of: float = 0.0
     number: int = 0
     staged: tuple[str, ...] = ()
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
     """Values derived from ``names``, for as long as there is no newer scan."""
 
     def once(self, what: str, make: Callable[[], T]) -> T:
@@ -414,7 +414,7 @@ class SetAsideBoxes:
         self._retention = retention
         self._folders: dict[Box, dict[str, _Folder]] = {}
         self._rows: dict[tuple[Box, str, str], Row] = {}
-        self._rows_of = -1
+        self._ids: dict[str, Box] | None = {}
         self._whole: dict[Box, bool] = {}
         """Maps each box to True if the last look saw all of it."""
         self.generation = 0
@@ -425,6 +425,7 @@ class SetAsideBoxes:
         states = {box: self._look(dirs, box, as_of, folders) for box in ASIDE}
         if folders != self._folders:
             self.generation += 1
+            self._rows, self._ids = {}, None
         self._folders = folders
         self._whole = {box: state.complete for box, state in states.items()}
         return states
@@ -461,12 +462,13 @@ class SetAsideBoxes:
 
     def ids(self) -> dict[str, Box]:
         """Returns the ids of everything that is set aside, each with its box."""
-        return {names.parse(name, claimed=True).id: box for box in ASIDE for _, name in self.items(box)}
+        ids = self._ids
+        if ids is None:
+            ids = self._ids = {names.parse(name, claimed=True).id: box for box in ASIDE for _, name in self.items(box)}
+        return ids
 
     def rows(self, dirs: SpoolDirs, box: Box, cancelled: Callable[[], bool]) -> tuple[list[Row], bool]:
         """Returns the rows of ``box``, and whether they are all. Rows are looked up once until something changes."""
-        if self._rows_of != self.generation:
-            self._rows, self._rows_of = {}, self.generation
         rows: list[Row] = []
         for turn, item in enumerate(self.items(box)):
             if turn >= _ROWS_AT_MOST or (turn % _SLICE == 0 and cancelled()):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from spooltop.backends.directory.events import watcher
-from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
+from spooltop.backends.directory.events.watcher import Events, inotify_source, parsed
 from spooltop.backends.directory.scan import BoxScanner, scan_box
 from spooltop.backends.directory.world import System
 from spooltop.model.vocabulary import Box

@@ -30,6 +30,7 @@ from spooltop.model.snapshot import ConsumerList, ConsumerRow, Usage
 from spooltop.model.units import age
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict, began, escape
 
+from ..scan import BoxScan
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions
 from .processes import BootClock, Certainty, Descriptions, FileId, Process, Processes, ProcessUse, judge_pids
@@ -287,22 +288,22 @@ class ClaimJudge:
         """Token → evidence as a sentence, for the detail."""
 
     def look(
-        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, certainty: Certainty, progress: Progress
+        self, dirs: SpoolDirs, scan: BoxScan, certainty: Certainty, progress: Progress
     ) -> tuple[tuple[Row, ...], bool]:
-        """Judges ``names`` (a listing of ``cur``, number ``scan``). Returns the rows, oldest first, and whether they are all.
-        Raises ``Stopped`` where ``progress`` does."""
+        """Judges the names of a ``scan`` of ``cur``. Returns the rows, oldest first, and whether they are all. Raises ``Stopped``
+        where ``progress`` does."""
         fd = dirs.cur
         if fd is None:
             self._claims, self._rows, self._scan, self.irregular = {}, (), -1, ()
             return (), True
-        changed = scan != self._scan
+        changed, count = scan.number != self._scan, len(scan.names)
         self._scan = -1  # until it is through: one that is stopped on the way is made anew
         if changed:
             progress.begin("claims found", count)
-            self._claims, self.irregular = self._looked_up(fd, progress.each(names))
+            self._claims, self.irregular = self._looked_up(fd, progress.each(scan.names))
         progress.begin("claims judged", len(self._claims))
         changed |= self._judge(dirs, fd, self._claims, certainty, progress)
-        self._scan = scan
+        self._scan = scan.number
         if changed:
             if len(self.sentences) > 2 * len(self._claims) + 100:
                 tokens = {claim.name.token for claim in self._claims.values()}
@@ -554,7 +555,7 @@ class ConsumerGatherer:
         self._due = self._slow_until = float("-inf")
 
     def gather(
-        self, dirs: SpoolDirs, rows: Sequence[Row], certainty: Certainty, taken_at: float, *, complete: bool = True
+        self, dirs: SpoolDirs, rows: Sequence[Row], certainty: Certainty, taken_at: float, *, complete: bool
     ) -> ConsumerList:
         """Gathers the consumers as of a look at ``taken_at`` that judged the claims ``rows``, the oldest first; ``complete``:
         there are no others."""
