@@ -393,7 +393,7 @@ def scripts() -> dict[str, tuple[str, list[str]]]:
     root = Path(spooltop.__file__).parent
     found: dict[str, tuple[str, list[str]]] = {}
     for path in sorted(root.rglob("*.py")):
-        if "redis.call(" not in path.read_text() or "tickets" in path.parts:
+        if "redis.call(" not in path.read_text() or path.stem == "tickets":
             continue
         module = importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
         for name, text in vars(module).items():

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from spooltop.engine.tickets.file_queue import EPOCH_MS, parse_redis_ticket
+from spooltop.engine.tickets import EPOCH_MS, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.vocabulary import Action, Key, Lock, LockHolder, escape
 

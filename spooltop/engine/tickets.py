@@ -1,4 +1,30 @@
-"""A ticket queue in a directory: ``seq``, the last ticket given, and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` a member."""
+"""Ticket queues: first come, first served.
+
+The state on disk and in Redis is that of stouputils' ``lock.queue``, so that both can share a queue: a directory with ``seq``
+(the last ticket given) and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` for each member; in Redis the counter ``{name}:seq``
+and the sorted set ``{name}:queue`` of members ``{ticket}:{token}:{ts_ms}``. The lowest ticket owns the lock. A queue shared with
+stouputils in Redis has the race of stouputils: it takes a number and enters with it in two steps, and a member that comes in
+between with the next number is the head for that moment. Queues that use only this module do not have this race.
+
+>>> import tempfile, time
+>>> from spooltop.engine.tickets import BaseTicketQueue, FileTicketQueue, RedisTicketQueue
+>>> def in_turn(queue: BaseTicketQueue, work):
+...     ticket, member = queue.register()
+...     try:
+...         while not queue.is_head(ticket):
+...             queue.cleanup_stale()
+...             time.sleep(0.01)
+...         return work()
+...     finally:
+...         queue.remove(member)
+...         queue.maybe_cleanup()
+>>> with tempfile.TemporaryDirectory() as folder:
+...     in_turn(FileTicketQueue(folder + "/printer"), lambda: "printed")
+'printed'
+>>> queue = RedisTicketQueue("printer", stale_timeout=60)                  # connects at the first ticket
+>>> (isinstance(queue, BaseTicketQueue), queue.name, queue.stale_timeout)
+(True, 'printer', 60)
+"""
 
 from __future__ import annotations
 
@@ -9,11 +35,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..atomic import write_new
-from ..system.files import Files, closing, remove_name, status_of
-from ..system.host import file_system, is_gone, is_network, sees_all_pids
+from .atomic import write_new
+from .system.files import Files, closing, remove_name, status_of
+from .system.host import file_system, is_gone, is_network, sees_all_pids
+
+__all__ = ["BaseTicketQueue", "FileTicketQueue", "RedisTicketQueue"]
 
 # Interface of all ticket queues.
 
@@ -105,6 +133,8 @@ def parse_redis_ticket(member: str) -> RedisTicket | None:
     at_ms = int(found[3])
     return RedisTicket(int(found[1]), found[2], at_ms if at_ms >= EPOCH_MS else None)
 
+
+# A ticket queue in a directory: ``seq``, the last ticket given, and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` a member.
 
 _SEQ = "seq"
 
@@ -208,54 +238,53 @@ class FileTicketQueue(BaseTicketQueue):
         return file_tickets(names)
 
     @contextmanager
-    def _opened(self) -> Iterator[int | None]:
+    def _opened(self) -> Iterator[tuple[int, list[FileTicket]]]:
+        """Opens the directory and lists its tickets; -1 and none if there is no directory."""
         try:
             folder = self._files.open_dir(self.queue_dir, follow=True)
         except FileNotFoundError:
-            yield None
+            yield -1, []
             return
         with closing(self._files, folder):
-            yield folder
+            yield folder, self._tickets(folder)
 
     def is_head(self, ticket: int) -> bool:
-        with self._opened() as folder:
-            tickets = [] if folder is None else self._tickets(folder)
+        with self._opened() as (_, tickets):
             return bool(tickets) and tickets[0].number == ticket
 
     def remove(self, member: str) -> None:
         if parse_file_ticket(member) is None:
             return
         try:
-            with self._opened() as folder:
-                if folder is not None:
-                    self._evict(member, folder)
+            with self._opened() as (folder, tickets):
+                if folder >= 0:
+                    self._evict(member, folder, tickets)
         except OSError as error:
             log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
-    def _evict(self, name: str, folder: int) -> None:
+    def _evict(self, name: str, folder: int, tickets: Sequence[FileTicket]) -> None:
         if self.stale_timeout is not None:
-            freshen_next(self._tickets(folder), name, folder, self._clock())
+            freshen_next(tickets, name, folder, self._clock())
         remove_name(self._files, name, folder)
 
     def cleanup_stale(self) -> None:
-        with self._opened() as folder:
-            tickets = [] if folder is None else self._tickets(folder)
-            if folder is None or not tickets:
+        with self._opened() as (folder, tickets):
+            if not tickets:
                 return
             number, name, pid = tickets[0]
             if self._judges and self._gone(pid) and self._local(folder):
-                self._evict(name, folder)
+                self._evict(name, folder, tickets)
                 return
             if self.stale_timeout is None or (found := status_of(self._files, name, folder)) is None:
                 return
             age = self._clock() - found.st_mtime
             if age >= self.stale_timeout:
                 log(f"{self.queue_dir}: ticket {number} evicted after {age:.0f} s; pid {pid} may still be at work")
-                self._evict(name, folder)
+                self._evict(name, folder, tickets)
 
     def is_empty(self) -> bool:
-        with self._opened() as folder:
-            return folder is None or not self._tickets(folder)
+        with self._opened() as (_, tickets):
+            return not tickets
 
     def maybe_cleanup(self) -> None:
         try:
@@ -307,3 +336,169 @@ def _local(fd: int) -> bool:
 
 def _gone(pid: int) -> bool:
     return pid > 0 and is_gone(pid)
+
+
+# A ticket queue in Redis: the counter ``{name}:seq`` and the sorted set ``{name}:queue`` of ``{ticket}:{token}:{ts_ms}``.
+
+_REGISTER = """
+local ticket = redis.call('INCR', KEYS[1])
+local top = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+local last = math.max(tonumber(top[2] or '0'), tonumber(ARGV[3]))
+if last >= ticket then
+  ticket = last + 1
+  redis.call('SET', KEYS[1], ticket)
+end
+local member = string.format('%d:%s:%s', ticket, ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[2], ticket, member)
+return member
+"""
+_WAIT = """
+local member, ticket = ARGV[1], tonumber(ARGV[2])
+if not redis.call('ZSCORE', KEYS[2], member) then
+  local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+  if first and (tonumber(first) >= ticket or redis.call('ZCOUNT', KEYS[2], ticket, ticket) > 0) then
+    local top = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    ticket = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), tonumber(top[2])) + 1
+    member = string.format('%d:%s', ticket, ARGV[3])
+  end
+  redis.call('ZADD', KEYS[2], ticket, member)
+  if tonumber(redis.call('GET', KEYS[1]) or '0') < ticket then
+    redis.call('SET', KEYS[1], ticket)
+  end
+end
+return {member, redis.call('ZRANGE', KEYS[2], 0, 0)[1]}
+"""
+_CLEANUP = """
+if redis.call('ZCARD', KEYS[2]) == 0 then
+  return redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+end
+return 0
+"""
+_REMOVE = """
+local head = redis.call('ZRANGE', KEYS[1], 0, 0)
+local gone = redis.call('ZREM', KEYS[1], ARGV[1])
+if gone == 1 and head[1] == ARGV[1] and tonumber(ARGV[3]) > 0 and redis.call('ZCARD', KEYS[1]) > 0 then
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+end
+return gone
+"""
+
+
+class RedisTicketQueue(BaseTicketQueue):
+    """A ticket queue in Redis. ``client`` is a ``redis.Redis``; the default is a client of a server on this machine.
+
+    ``ts_ms`` is written as milliseconds since the epoch. A head is stale if both ``ts_ms`` and the moment at which it became the
+    head are ``stale_timeout`` seconds ago, so that a long wait behind another member does not make it stale. That moment is kept,
+    as long as it matters, in ``{name}:since`` (milliseconds since the epoch). A stale head may still be working, so an eviction
+    is logged as a warning. Members whose ``ts_ms`` comes from another clock are never evicted. Errors of the client are raised to
+    the caller, except in ``remove`` and ``maybe_cleanup``, which log them as a warning and continue.
+
+    A queue that is shared with stouputils loses members: stouputils checks that the queue is empty and deletes it in two steps,
+    so that a member that came in between is deleted together with the counter. A member of this object that was deleted while its
+    holder waits is put back with its number by the holder's next ``is_head``. If it would thereby become the head before a holder
+    that already knows that it is the head, or if its number was given again, it goes to the end of the queue: there are never two
+    heads.
+
+    Known limitations: members that come, or ask, first after such a deletion are served before those that waited; a holder that
+    already knows that it is the head is not put back, as it may have been evicted; and a deleted member of stouputils is not put
+    back by anyone.
+    """
+
+    def __init__(
+        self, name: str, client: Any = None, stale_timeout: float | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.name = name
+        self._seq, self._queue, self._since = (f"{name}:{key}" for key in ("seq", "queue", "since"))
+        self.client = client
+        self.stale_timeout = stale_timeout
+        self._clock = clock
+        self._given: dict[int, str] = {}
+        """Tickets of this object and their members, as ``register`` gave them."""
+        self._members: dict[str, str] = {}
+        """Members as ``register`` returned them, and their present names."""
+        self._waiting: set[int] = set()
+        """Tickets whose holders do not know yet that they are the head."""
+
+    def ensure_client(self) -> Any:
+        """Returns the client; ``ImportError`` if none was given and the package redis is not installed."""
+        if self.client is None:
+            import redis
+
+            self.client = redis.Redis()
+        return self.client
+
+    def register(self) -> tuple[int, str]:
+        # One script: between an INCR and a ZADD of its own a later ticket could take itself for the head.
+        least = max(self._waiting.copy(), default=0)  # the counter may have been deleted
+        now = int(self._clock() * 1000)
+        member = _text(self.ensure_client().eval(_REGISTER, 2, self._seq, self._queue, os.urandom(16).hex(), now, least))
+        ticket = int(member.split(":")[0])
+        self._members[member] = self._given[ticket] = member
+        self._waiting.add(ticket)
+        return ticket, member
+
+    def _head(self) -> str | None:
+        head = self.ensure_client().zrange(self._queue, 0, 0)  # anybody's member: it may be any bytes
+        return _text(head[0]) if head else None
+
+    def is_head(self, ticket: int) -> bool:
+        given = self._given.get(ticket)
+        if given is None:
+            head = self._head()
+            return head is not None and head.split(":")[0] == str(ticket)
+        known = self._members[given]
+        if ticket not in self._waiting:
+            return self._head() == known
+        number, _, rest = known.partition(":")
+        here, first = self.ensure_client().eval(_WAIT, 2, self._seq, self._queue, known, number, rest)
+        if (now := _text(here)) != known:
+            log(f"{self.name}: ticket {ticket} was taken out while it waited; it goes on as {now.partition(':')[0]}")
+            self._members[given] = now
+        if here != first:
+            return False
+        self._waiting.discard(ticket)
+        return True
+
+    def remove(self, member: str) -> None:
+        try:
+            self._take_out(self._members.get(member, member))
+            self._members.pop(member, None)
+        except Exception as error:  # noqa: BLE001  # of whatever client; who leaves can do nothing about it
+            log(f"{self.name}: {member} could not be removed: {error}")
+        for ticket in [ticket for ticket, given in list(self._given.items()) if given == member]:
+            self._waiting.discard(ticket)
+            self._given.pop(ticket, None)
+
+    def _take_out(self, member: str) -> bool:
+        patience = int((self.stale_timeout or 0) * 1000)
+        now = int(self._clock() * 1000)
+        return bool(self.ensure_client().eval(_REMOVE, 2, self._queue, self._since, _bytes(member), now, patience))
+
+    def cleanup_stale(self) -> None:
+        head = self._head() if self.stale_timeout is not None else None
+        if head is None or self.stale_timeout is None:
+            return
+        ticket = parse_redis_ticket(head)
+        if ticket is None or ticket.at_ms is None:
+            return
+        since = self.client.get(self._since)
+        age = self._clock() - max(ticket.at_ms, int(since or 0)) / 1000
+        if age >= self.stale_timeout and self._take_out(head):
+            log(f"{self.name}: ticket {ticket.number} evicted after {age:.0f} s; its holder may still be at work")
+
+    def is_empty(self) -> bool:
+        return bool(self.ensure_client().zcard(self._queue) == 0)
+
+    def maybe_cleanup(self) -> None:
+        try:
+            self.ensure_client().eval(_CLEANUP, 3, self._seq, self._queue, self._since)
+        except Exception as error:  # noqa: BLE001  # of whatever client; what is left over costs three keys
+            log(f"{self.name}: could not be cleaned up: {error}")
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+
+
+def _bytes(member: str) -> bytes:
+    return member.encode("utf-8", "surrogateescape")
