@@ -79,10 +79,10 @@ from spooltop.errors import (
 )
 
 from .atomic import write_atomic, write_atomic_text
-from .consuming.consumer import Claim
+from .consumer import Claim
 from .cursors import CursorFile
 from .flat_dir import available, read_and_delete
-from .producing.producer import MessageId
+from .producer import MessageId
 from .spool import Spool
 from .tickets import FileTicketQueue
 

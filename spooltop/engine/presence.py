@@ -137,16 +137,8 @@ def _presence(state: str, record: dict[str, Any], found: os.stat_result, kind: s
     same_mount = _same_mount(fields.pop("device", None), fields.pop("file_system", None), found.st_dev, kind)
     return Presence(
         state, **fields, since=finite(record.get("since")), same_mount=same_mount, file=(found.st_dev, found.st_ino),
-        size=found.st_size, moves_to=_moves_to(record),
+        size=found.st_size, moves_to=QueueIdentity.from_record(record),
     )  # fmt: skip
-
-
-def _moves_to(record: dict[str, Any]) -> QueueIdentity | None:
-    if record.get("role") != "move":
-        return None
-    target, marks = record.get("target"), record.get("target_marks")
-    known = frozenset(mark for mark in marks if isinstance(mark, str)) if isinstance(marks, list) else frozenset()
-    return QueueIdentity(target if isinstance(target, str) else "", known)
 
 
 def _same_mount(device: int | None, kind: str | None, seen_device: int, seen: str) -> bool | None:
@@ -236,7 +228,7 @@ class PresenceLock:
                 "since": now,
             }
             if moves_to is not None:
-                record |= {"role": "move", "target": moves_to.name, "target_marks": sorted(moves_to.marks)}
+                record |= moves_to.record
             files.write_all(fd, json.dumps(record).encode() + b"\n")
             # Whoever may read new may ask for the lock; nobody else may take one, so that nobody can make the dead look alive.
             files.copy_owner(fd, dirs.owner_model, 0o600 | (mode_like(dirs.owner_model, False) & 0o044))

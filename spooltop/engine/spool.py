@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from queue import Empty
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import Any, cast, overload
 
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
 from spooltop.model.queue import Guarantee, QueueIdentity
@@ -17,28 +17,27 @@ from spooltop.model.snapshot import Pause
 from spooltop.model.vocabulary import LIVE, Box, Closing
 
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
-from .consuming.consumer import Claim, Consumer
-from .consuming.recovery import recover
-from .consuming.waiting import ArrivalWatch
+from .consumer import Claim, Consumer, SpoolMover
 from .counters import DUPLICATE, locks_used, read, total
 from .dirs import SpoolDirs
 from .mail import refuse_mail
 from .pausing import read_pause
 from .presence import ANY_MACHINE, check_hosts
-from .producing.producer import MessageId, Producer
+from .producer import MessageId, Producer
 from .system.files import Files, closing
 from .system.host import iterated_by, tell_in_children, this_machine
 from .system.syscalls import advice, translate, translating
-
-if TYPE_CHECKING:
-    from .consuming.mover import SpoolMover
+from .waiting import ArrivalWatch
 
 
 def make(root: str, files: Files, *, durable: bool) -> None:
     """Creates the directory and its boxes, as far as they are missing; new boxes get the owner of the directory. Raises
     ``SpooltopError``."""
     with translating(root, "create"):
-        _make_root(root)
+        try:
+            os.makedirs(root, exist_ok=True)
+        except FileNotFoundError:  # the file system itself makes none: /proc, /sys
+            raise Refused("create: no directory can be made there", path=root, advice="choose a place on a disk") from None
         with closing(files, files.open_dir(root, follow=True)) as fd:
             like = files.fstat(fd)
             for box in LIVE:
@@ -50,13 +49,6 @@ def make(root: str, files: Files, *, durable: bool) -> None:
                     files.copy_owner(inside, like)
             if durable:
                 files.sync_dir(fd)
-
-
-def _make_root(root: str) -> None:
-    try:
-        os.makedirs(root, exist_ok=True)
-    except FileNotFoundError:  # the file system itself makes none: /proc, /sys
-        raise Refused("create: no directory can be made there", path=root, advice="choose a place on a disk") from None
 
 
 def open_dirs(path: str, files: Files) -> SpoolDirs:
@@ -137,9 +129,9 @@ class Spool(Closing):
         self.path = absolute_path(path)
         self.durable = durable
         self._clock = clock
-        self._host = host if host is not None else this_machine().host
-        self._max_attempts = max_attempts
-        self._hosts = check_hosts(hosts)
+        self._words = (
+            clock, host if host is not None else this_machine().host, durable, max_attempts, as_spool, check_hosts(hosts)
+        )  # fmt: skip
         self._options: dict[str, Any] = {  # as they were given: what a pickled Spool is opened with again
             "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
             "as_spool": as_spool, "hosts": hosts, "files": files, "clock": clock, "host": host,
@@ -154,8 +146,8 @@ class Spool(Closing):
         try:
             if not as_spool:
                 refuse_mail(self._dirs)
-            self._producer = Producer(self._dirs, clock, self._host, key_window, lock_timeout)
-            self._consumer = self._new_consumer()
+            self._producer = Producer(self._dirs, clock, self._words[1], key_window, lock_timeout)
+            self._consumer = Consumer(self._dirs, *self._words)
         except BaseException as error:
             try:
                 self._dirs.close()
@@ -166,12 +158,6 @@ class Spool(Closing):
             raise
         self._closed = False
         tell_in_children(self, Spool._forked)
-
-    def _new_consumer(self, moves_to: QueueIdentity | None = None) -> Consumer:
-        return Consumer(
-            self._dirs, self._clock, self._host, durable=self.durable, max_attempts=self._max_attempts,
-            as_spool=self._options["as_spool"], moves_to=moves_to,
-        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -189,8 +175,6 @@ class Spool(Closing):
         ...     print(*sorted(spool.guarantees))
         delay key-forever one-holder ordered
         """
-        from spooltop.model.queue import Guarantee
-
         missing = set() if self.durable else {Guarantee.DURABLE}
         if self._options["key_window"] is not None:
             missing.add(Guarantee.KEY_FOREVER)
@@ -294,7 +278,7 @@ class Spool(Closing):
         ``PutUnknown`` nothing was delivered.
 
         ``key`` guarantees: of all puts with the same key within ``key_window``, in any process, before and after any crash or
-        restart, one makes a message, and the others return its id. ``spooltop.engine.producing.producer`` explains how.
+        restart, one makes a message, and the others return its id. ``spooltop.engine.producer`` explains how.
         ``suppressed`` returns the number of suppressed puts by source.
 
         >>> import tempfile
@@ -427,7 +411,7 @@ class Spool(Closing):
         """
         check_seconds("timeout", timeout)
         forks, pid = self._consumer.forks, os.getpid()
-        while (claim := self._consumer.take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
+        while (claim := self.claim(timeout)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
             if self._consumer.forks != forks:
@@ -473,7 +457,7 @@ class Spool(Closing):
             left = ends - time.monotonic()
             if left <= 0 or watch.wakes != wakes:
                 return
-            await watch.wait_in_loop(min(left, self._due_in()))
+            await watch.wait_in_loop(min(left, self._consumer.due_in()))
             self._check_boxes()
 
     def _wait(self, timeout: float | None) -> Claim | None:
@@ -493,17 +477,8 @@ class Spool(Closing):
             if left <= 0:
                 self._check_boxes()
                 return None
-            watch.wait(min(left, self._due_in()), events)
+            watch.wait(min(left, self._consumer.due_in()), events)
             self._check_boxes()
-
-    def _due_in(self) -> float:
-        """Returns the seconds until a delayed message may be claimed, infinity if there is none; if the spool is paused, those
-        until it is checked again."""
-        paused = self._consumer.pause_due_in()
-        if paused is not None:
-            return paused
-        due = self._consumer.backlog.due()
-        return float("inf") if due is None else max(0.0, due - self._clock())
 
     def _check_boxes(self) -> None:
         """Raises ``Unreadable`` if a box was replaced by another directory."""
@@ -543,10 +518,7 @@ class Spool(Closing):
         []
         """
         with self._recovering, translating(self.path, "recover"):  # one closes directories that another would be using
-            return recover(
-                self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable,
-                max_attempts=self._max_attempts, hosts=self._hosts,
-            )  # fmt: skip
+            return self._consumer.recover()
 
     def claims_of_others(self) -> tuple[()]:
         """Returns nothing: ``recover`` leaves no claim of a consumer that is known to have ended, and a look tells the others."""
@@ -578,9 +550,7 @@ class Spool(Closing):
 
     def mover(self, target: QueueIdentity) -> SpoolMover:
         """Opens a consumer that moves messages into ``target``; the caller closes it."""
-        from .consuming.mover import SpoolMover  # only for those who move
-
-        return SpoolMover(self._dirs, self._new_consumer(target), self._clock, self._hosts)
+        return SpoolMover(self._dirs, *self._words, target)
 
     def was_put(self, key: str) -> bool:
         """Returns whether a message was put with ``key``; completes the put if it was interrupted."""
@@ -590,12 +560,12 @@ class Spool(Closing):
     def forget_key(self, key: str) -> None:
         """Forgets ``key``: another put with it makes another message."""
         with translating(self.path, "put"):
-            self._producer.keys.forget(key)
+            self._producer.forget_key(key)
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``spooltop.model.queue``)."""
         with translating(self.path, "put"):
-            self._producer.keys.forget_mover(mover)
+            self._producer.forget_mover(mover)
 
     # Looking
 

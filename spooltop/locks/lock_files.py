@@ -34,7 +34,7 @@ from spooltop.backends.directory.storage.disk import is_local, mount_of
 from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
-from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
+from spooltop.engine.tickets import FileTicket, file_tickets
 from spooltop.model.proc import Device
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import (

@@ -31,7 +31,7 @@ from spooltop.backends.journal.log_store import LogStore, with_above
 from spooltop.backends.journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Time, Told
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
-from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse_file_ticket
+from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection

@@ -38,6 +38,21 @@ class QueueIdentity(NamedTuple):
         """True for the same queue. The name alone also says so: device numbers and the ids of servers change at a restart."""
         return self.name == other.name or not self.marks.isdisjoint(other.marks)
 
+    @property
+    def record(self) -> dict[str, object]:
+        """Members of the record of a mover into this queue."""
+        return {"role": "move", "target": self.name, "target_marks": sorted(self.marks)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> QueueIdentity | None:
+        """Returns the queue into which a consumer with this record moves messages; None for any other consumer. Anybody may have
+        written it."""
+        if record.get("role") != "move":
+            return None
+        target, marks = record.get("target"), record.get("target_marks")
+        known = frozenset(mark for mark in marks if isinstance(mark, str)) if isinstance(marks, list) else frozenset()
+        return cls(target if isinstance(target, str) else "", known)
+
 
 class InterruptedMove(NamedTuple):
     """Move that was killed. ``mover`` is the beginning of its keys, ``claims`` are (name of a claim, key of its put)."""

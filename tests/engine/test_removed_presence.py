@@ -22,7 +22,7 @@ from tests.engine.test_pausing import pause
 @pytest.fixture(autouse=True)
 def looking_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer looks at each claim, and not only four times a second."""
-    monkeypatch.setattr("spooltop.engine.consuming.consumer.CHECK_EVERY", 0)
+    monkeypatch.setattr("spooltop.engine.consumer.CHECK_EVERY", 0)
 
 
 def is_held(spool: Spool, claim: Claim) -> bool:

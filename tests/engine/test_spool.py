@@ -287,7 +287,7 @@ def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, cl
 def test_more_messages_than_are_remembered_come_oldest_first(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(resolve_name("spooltop.engine.consuming.consumer.Backlog.__init__.__kwdefaults__"), "limit", 7)
+    monkeypatch.setitem(resolve_name("spooltop.engine.consumer.Backlog.__init__.__kwdefaults__"), "limit", 7)
     files, times = Interposed(), dict[str, int]()
     with Spool.create(tmp_path, False, clock=clock, files=files) as spool:
         for number in range(100):

@@ -140,7 +140,7 @@ def many_counts(world: SpoolWorld) -> None:
 
 def keep_presence(opened: Spool) -> None:
     """Loses the presence file while a message is claimed, and claims another."""
-    with patch("spooltop.engine.consuming.consumer.CHECK_EVERY", 0):
+    with patch("spooltop.engine.consumer.CHECK_EVERY", 0):
         first = opened.claim()
         for file in Path(opened.path, ".spooltop/consumers").iterdir():
             file.unlink()

@@ -157,7 +157,7 @@ FAULTS = (
     Fault("the ack of a claim that was taken away", MissingIsGone, taken_away),
     Fault(
         "the record of a key on the disk before its message",
-        Change("engine/producing/producer.py", "                self.sync_names()\n", "                pass\n"),
+        Change("engine/producer.py", "                self.sync_names()\n", "                pass\n"),
         power_cut,
     ),
     Fault(

@@ -23,7 +23,7 @@ from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.world import System
 from spooltop.engine import Spool, names
 from spooltop.engine.arguments import MAX_ATTEMPTS
-from spooltop.engine.consuming.consumer import Claim
+from spooltop.engine.consumer import Claim
 from spooltop.errors import ClaimLost
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict

@@ -158,7 +158,7 @@ class Place:
                     found.add("acked, key left")
                 for name, key in move.claims:
                     # not by was_put, which would complete it
-                    put = target._producer.keys.find(key) if isinstance(target, Spool) else target.was_put(key)
+                    put = target._producer.find_key(key) if isinstance(target, Spool) else target.was_put(key)
                     found.add("put, not acked" if put else "claimed, not put")
                     if not put:
                         held[name.partition(",c=")[0] if ",c=" in name else name.rsplit(",", 2)[1]] = move.mover

@@ -19,7 +19,7 @@ from spooltop.backends.directory.world import OpenOptions
 from spooltop.backends.directory.world import System as Around
 from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
-from spooltop.engine.consuming.consumer import Claim
+from spooltop.engine.consumer import Claim
 from spooltop.locks.operator import LockOperator
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict

@@ -84,8 +84,7 @@ class LeaseRecord(Struct, frozen=True):
         words = f"{self.host} {self.pid}"
         if self.moves_to is None:
             return words
-        name, marks = self.moves_to
-        return f"{words} {json.dumps({'role': 'move', 'begin': self.begin, 'target': name, 'target_marks': sorted(marks)})}"
+        return f"{words} {json.dumps({**self.moves_to.record, 'begin': self.begin})}"
 
     @classmethod
     def parse(cls, text: str) -> LeaseRecord:
@@ -99,9 +98,5 @@ class LeaseRecord(Struct, frozen=True):
         pid, _, more = rest.partition(" ")
         number = int(pid) if pid.isascii() and pid.isdecimal() and len(pid) <= 7 else None
         found = json_object(more.encode("utf-8", "surrogatepass")) if more else {}
-        if found.get("role") != "move":
-            return cls(host, number)
-        begin, target, marks = found.get("begin"), found.get("target"), found.get("target_marks")
-        known = frozenset(mark for mark in marks if isinstance(mark, str)) if isinstance(marks, list) else frozenset()
-        identity = QueueIdentity(target if isinstance(target, str) else "", known)
-        return cls(host, number, begin if isinstance(begin, str) else "", identity)
+        moves_to, begin = QueueIdentity.from_record(found), found.get("begin")
+        return cls(host, number, begin if moves_to is not None and isinstance(begin, str) else "", moves_to)

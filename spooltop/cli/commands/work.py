@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from spooltop.engine.arguments import MAX_ATTEMPTS
-from spooltop.engine.consuming.consumer import backoff
-from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
+from spooltop.engine.consumer import backoff
+from spooltop.engine.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import Arrivals, Queue, QueueClaim
 from spooltop.model.snapshot import Pause, pause_words

@@ -10,12 +10,11 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from spooltop.engine.arguments import check_seconds
-from spooltop.engine.consuming.consumer import end_block
-from spooltop.engine.system.host import is_its_child
+from spooltop.engine.consumer import HeldClaim
+from spooltop.engine.system.host import is_gone, is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavailable
 from spooltop.model.queue import InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
 from spooltop.model.vocabulary import Closing, escape
@@ -96,7 +95,7 @@ DATA, SOURCE = b"data", b"source"
 """Fields of an entry that ``put`` made."""
 
 
-class StreamClaim:
+class StreamClaim(HeldClaim):
     """A claimed message. ``with claim:`` acks at the end, and releases with a delay on an exception.
 
     Each step is checked against the consumer and the number of deliveries, in one step of the server: if the claim was taken
@@ -104,7 +103,7 @@ class StreamClaim:
     process that claimed is the holder: in a forked child each step raises ``ClaimLost``, and leaving the block does nothing.
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_fields", "attempt", "ended", "id", "pid")
+    __slots__ = ("__weakref__", "_consumer", "_ended", "_fields", "attempt", "id", "pid")
 
     def __init__(self, consumer: GroupConsumer, id: str, fields: Mapping[bytes, bytes], attempt: int) -> None:
         self._consumer = consumer
@@ -113,8 +112,7 @@ class StreamClaim:
         """Id of its entry: ``<milliseconds>-<number>``."""
         self.attempt = attempt
         """Number of this attempt, from 1: how often the message was delivered."""
-        self.ended = False
-        """True after ack, release, reject, or after it was found lost."""
+        self._ended = False
         self.pid = os.getpid()
         """Pid of the process that claimed."""
 
@@ -122,6 +120,11 @@ class StreamClaim:
     def inherited(self) -> bool:
         """True in a child of the process that claimed."""
         return self.pid != os.getpid()
+
+    @property
+    def ended(self) -> bool:
+        """True after ack, release, reject, after it was found lost, and in a child of the process that claimed."""
+        return self._ended or self.inherited
 
     @property
     def token(self) -> tuple[str, int]:
@@ -177,25 +180,10 @@ class StreamClaim:
 
     def end(self) -> None:
         """Marks the claim as no longer held; tells the server nothing."""
-        self.ended = True
-
-    def __enter__(self) -> StreamClaim:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        if not self.ended and not self.inherited:
-            end_block(self, exception)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a StreamClaim cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
-
-    def __repr__(self) -> str:
-        return f"<StreamClaim {self.id!r} attempt {self.attempt}{' ended' if self.ended else ''}>"
+        self._ended = True
 
     def __del__(self) -> None:
-        if not self.ended and not self.inherited and self._consumer.dropped(self):
+        if not self.ended and self._consumer.dropped(self):
             warnings.warn(f"claim on {self.id!r} was dropped without ack, release or reject", ResourceWarning, stacklevel=2)
 
 
@@ -279,8 +267,8 @@ class GroupConsumer:
 
     def ack_many(self, claims: Sequence[StreamClaim]) -> None:
         """Acks these claims. Raises ``ClaimLost`` at the end if some were taken away."""
-        lost = [claim for claim in claims if claim.ended or claim.inherited]
-        held = [claim for claim in claims if not (claim.ended or claim.inherited)]
+        lost = [claim for claim in claims if claim.ended]
+        held = [claim for claim in claims if not claim.ended]
         for start in range(0, len(held), AT_ONCE):
             some = held[start : start + AT_ONCE]
             gone = self._acked(self.name, *(claim.token for claim in some))
@@ -316,7 +304,7 @@ class GroupConsumer:
         self._end(claim, scripts.REJECT, "reject", [self._names.stream, self._names.rejected], words)
 
     def _end(self, claim: StreamClaim, script: str, what: str, keys: list[str], last: object) -> None:
-        if claim.ended or claim.inherited:
+        if claim.ended:
             raise self.lost([claim])
         kept = self._run(script, what, keys, [self._names.group, self.name, *claim.token, last])
         self._ended(claim)
@@ -364,7 +352,7 @@ class GroupConsumer:
     def _others(self, name: str, count: int, record: LeaseRecord | None, left: int) -> OthersClaims:
         if left == _NO_LEASE:
             return OthersClaims(name, count, False, "no lease" if record is None else "its lease has ended")
-        if record is not None and record.host == self._record.host and record.pid and left >= 0 and _is_gone(record.pid):
+        if record is not None and record.host == self._record.host and record.pid and left >= 0 and is_gone(record.pid):
             return OthersClaims(name, count, False, gone_words(left / 1000), left / 1000)
         return OthersClaims(name, count, True, "its lease runs")
 
@@ -441,17 +429,6 @@ class GroupConsumer:
         whose = is_its_child("claimed", claims[0].pid) if claims[0].inherited else "taken away, or ended before"
         what = f"the claim on {ids} was {whose}"
         return ClaimLost(what, names=[claim.name for claim in claims], path=self._address)
-
-
-def _is_gone(pid: int) -> bool:
-    """True if no process of this host has this number."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False  # it is there and belongs to somebody else, or can be none
-    return False
 
 
 def lease_records(connection: Any, names: StreamNames) -> dict[str, LeaseRecord]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions as redis_errors
 
 from spooltop.engine.arguments import MAX_ATTEMPTS, Data, check_bytes, check_data, check_number, check_seconds, check_text
-from spooltop.engine.consuming.waiting import nonblocking_pipe
 from spooltop.engine.pausing import pause_from
-from spooltop.engine.producing.producer import MessageId
+from spooltop.engine.producer import MessageId
 from spooltop.engine.system.host import iterated_by, tell_in_children
+from spooltop.engine.waiting import ArrivalWatch
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity, mover_of
 from spooltop.model.snapshot import Pause
@@ -50,53 +49,30 @@ LONGEST = 1.0
 """Longest single wait in seconds. A message that is handed back adds no entry, so that only another try finds it."""
 
 
-class StreamArrivals:
+class StreamArrivals(ArrivalWatch):
     """Wakes up when an entry is added to ``stream``, or when ``wake`` is called. ``address`` names it in errors. Closing it may
     take as long as the longest wait."""
 
+    longest = LONGEST
+
     def __init__(self, connection: Redis, stream: str, address: str) -> None:
+        super().__init__(None)
         self._redis: Any = connection
         self._stream = stream
         self._address = address
         self._last: bytes | str = "$"
-        self._woken, self._waker = nonblocking_pipe()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="arrivals", daemon=True)
         self._thread.start()
 
-    @property
-    def fds(self) -> tuple[int, ...]:
-        """Descriptor that becomes readable when there is a reason to try again."""
-        return (self._woken,)
-
-    def wait(self, timeout: float) -> None:
-        """Returns when an entry was added, and after ``timeout`` seconds, or the longest wait, at the latest."""
-        poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
-        if poll.poll(max(1, int(min(timeout, LONGEST) * 1000))):
-            self.drain()
-
-    def drain(self) -> None:
-        """Consumes pending wakes without waiting."""
-        try:
-            os.read(self._woken, 65536)
-        except BlockingIOError:
-            return
-
     def wake(self) -> None:
-        """Ends waits at once. Safe in a signal handler and in any thread."""
-        if self._stop.is_set():
-            return
-        try:
-            os.write(self._waker, b"!")
-        except BlockingIOError:
-            return  # full: whoever waits is woken in any case
+        if not self._stop.is_set():
+            super().wake()
 
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
-        os.close(self._woken)
-        os.close(self._waker)
+        super().close()
 
     def _listen(self) -> None:
         wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream)

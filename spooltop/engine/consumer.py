@@ -1,4 +1,4 @@
-"""The consumer's side of a spool: claims, and every way they end."""
+"""The consumer's side of a spool: claims, every way they end, their recovery, and their move to another queue."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
 from weakref import ref
 
-from spooltop.errors import ClaimLost, Closed, SpooltopError, UsageError
-from spooltop.model.queue import QueueClaim, QueueIdentity
+from spooltop.errors import ClaimLost, Closed, SpooltopError, Unreadable, UsageError
+from spooltop.model.queue import InterruptedMove, QueueCounts, QueueIdentity
+from spooltop.model.vocabulary import ASIDE, DIED, Box, Closing, Verdict, escape
 
-from ..arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
-from ..dirs import OpenBoxes, SpoolDirs
-from ..mail import refuse_mail
-from ..names import LATEST, MAX_NEW, Name, claimable, enqueued_us, in_cur, is_mail_name, not_before, parse, requeued_name
-from ..pausing import CHECK_EVERY, is_paused
-from ..presence import PresenceLock
-from ..producing.producer import IdGenerator, SourceFailed, TmpWriter, not_regular
-from ..set_aside import reject
-from ..system.files import Files, is_inode, open_regular, status_of
-from ..system.host import is_its_child, tell_in_children
-from ..system.syscalls import translate
+from .arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
+from .dirs import OpenBoxes, SpoolDirs
+from .mail import refuse_mail
+from .names import LATEST, Name, claimable, in_cur, is_mail_name, not_before, parse, requeued_name
+from .pausing import CHECK_EVERY, is_paused
+from .presence import CONSUMERS, HostView, Presence, PresenceLock, judge, look
+from .producer import IdGenerator, SourceFailed, TmpWriter, not_regular
+from .set_aside import entries, reject
+from .system.files import is_inode, open_regular, remove_name, status_of
+from .system.host import is_its_child, tell_in_children
+from .system.syscalls import translate, translating
+from .waiting import Backlog
 
 _T = TypeVar("_T")
 _IRREGULAR = frozenset((errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO))
@@ -45,22 +48,46 @@ def backoff(attempt: int) -> float:
     return float(min(2 ** min(attempt, 9), 300))
 
 
-def end_block(claim: QueueClaim, exception: BaseException | None) -> None:
-    """Ends ``claim`` at the end of its ``with`` block, which ``exception`` left: the same for every kind of queue."""
-    if exception is None:
-        claim.ack()
-        return
-    try:
-        # Whoever interrupts the program says nothing about the message.
-        if isinstance(exception, Exception):
-            claim.release(backoff(claim.attempt), ended=type(exception).__name__)
+class HeldClaim:
+    """A claim of any kind of queue. ``with claim:`` acks at the end, and releases with a delay on an exception."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        claim: Any = self
+        if claim.ended:
+            if exception is None:
+                self.check_closed()
+        elif exception is None:
+            claim.ack()
         else:
-            claim.release(0)
-    except ClaimLost:
-        exception.add_note(f"the claim on {claim.id!r} was taken away meanwhile")
+            try:
+                # Whoever interrupts the program says nothing about the message.
+                if isinstance(exception, Exception):
+                    claim.release(backoff(claim.attempt), ended=type(exception).__name__)
+                else:
+                    claim.release(0)
+            except ClaimLost:
+                exception.add_note(f"the claim on {claim.id!r} was taken away meanwhile")
+
+    def check_closed(self) -> None:
+        """Raises ``Closed`` for a claim that its queue gave back when it was closed, so that it could not be acked."""
+
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(f"a {kind} cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
+
+    def __repr__(self) -> str:
+        claim: Any = self
+        return f"<{type(self).__name__} {claim.id!r} attempt {claim.attempt}{' ended' if claim.ended else ''}>"
 
 
-class Claim:
+class Claim(HeldClaim):
     """A claimed message. ``with claim:`` acks at the end, and releases with a delay on an exception.
 
     ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. If somebody took the claim away, each step
@@ -193,20 +220,9 @@ class Claim:
         """Marks the claim as no longer held; touches no file."""
         self.ended = True
 
-    def __enter__(self) -> Claim:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        if self.ended:
-            if exception is None and self._consumer.gave_back(self):
-                self._consumer.raise_ended(self)  # says that the spool was closed before this could be acked
-            return
-        end_block(self, exception)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Claim cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
+    def check_closed(self) -> None:
+        if self._consumer.gave_back(self):
+            self._consumer.raise_ended(self)
 
     async def __aenter__(self) -> Claim:
         return self
@@ -218,9 +234,6 @@ class Claim:
 
         # To the end even where the task is cancelled: half an ack would leave the claim held by nobody's code.
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, exception, traceback))
-
-    def __repr__(self) -> str:
-        return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self.ended else ''}>"
 
     def __del__(self) -> None:
         if not getattr(self, "ended", True) and not self._consumer.is_closed:  # an interrupt may have kept it from being made
@@ -261,161 +274,6 @@ def warn_dropped(*ids: str) -> None:
     warnings.warn(what, ResourceWarning, stacklevel=3)
 
 
-# Messages waiting in ``new``, oldest first, without a listing per message.
-# A listing fills a heap with the oldest names. The directory is listed again when the heap is empty, or when the listing has aged
-# and the directory has changed. A name is ordered by the time in it, else by its mtime, so that foreign names that sort first or
-# last by chance neither starve others nor are starved.
-
-LIMIT = 200_000
-"""Maximum number of names that are kept; about 25 MB; half as many for names that do not begin with a time."""
-_FUTURE = 1_000_000
-"""µs by which a time in a name may be ahead of the clock and still be believed."""
-_SETTLED_NS = 1_000_000_000
-"""An mtime younger than this at the listing proves nothing: another change may leave the same one."""
-
-
-class Backlog:
-    """Names waiting in ``new``. Not thread-safe. ``clock`` returns epoch seconds."""
-
-    def __init__(self, new: int, files: Files, clock: Callable[[], float], *, limit: int = LIMIT) -> None:
-        self._new = new
-        self._files = files
-        self._clock = clock
-        self._limit = limit
-        # Names that begin with a time sort as they are, the oldest last; the heap is for the others and for what comes back.
-        self._sorted: list[str] = []
-        self._heap: list[tuple[int, str]] = []
-        self._later: list[tuple[int, int, str]] = []
-        self._times: dict[str, int] = {}
-        self._delays: dict[str, int] = {}
-        self._listed_at: float | None = None
-        self._fresh_until = 0.0
-        self._seen: int | None = None
-        self.listings = 0
-        """Number of times the directory was listed."""
-
-    def pop(self) -> str | None:
-        """Removes the oldest name that may be claimed now from the backlog and returns it; None if there is none."""
-        names, heap = self._sorted, self._heap
-        if self._later or not (names or heap) or time.monotonic() >= self._fresh_until:
-            self._fill()
-            names, heap = self._sorted, self._heap
-        if not heap:
-            return names.pop() if names else None
-        if names and (int(names[-1][:16]), names[-1]) < heap[0]:
-            return names.pop()
-        return heappop(heap)[1]
-
-    def add(self, name: str) -> None:
-        """Adds a name that has just been put into ``new``, or back into it."""
-        self._place(name, int(self._clock() * 1e6))
-
-    def delay(self, name: str, until: int) -> None:
-        """Holds a name back in this process until ``until``, µs since the epoch: foreign names cannot carry it themselves."""
-        if len(self._delays) >= 4096:
-            now = int(self._clock() * 1e6)
-            self._delays = {name: until for name, until in self._delays.items() if until > now}
-        self._delays[name] = until
-
-    def due(self) -> float | None:
-        """Epoch seconds at which the next delayed name may be claimed; None if there are none."""
-        return self._later[0][0] / 1e6 if self._later else None
-
-    def clear(self) -> None:
-        """Forgets the listing."""
-        self._sorted.clear()
-        self._heap.clear()
-        self._later.clear()
-        self._listed_at = None
-        self._fresh_until = 0.0
-        self._seen = None
-
-    def _fill(self) -> None:
-        if self._later:
-            now = int(self._clock() * 1e6)
-            while self._later and self._later[0][0] <= now:
-                _, us, name = heappop(self._later)
-                heappush(self._heap, (us, name))
-        if self._listed_at is not None:
-            if (self._sorted or self._heap) and time.monotonic() < self._fresh_until:
-                return
-            if self._seen is not None and self._files.fstat(self._new).st_mtime_ns == self._seen:
-                return
-        self._list()
-
-    def _list(self) -> None:
-        started = time.monotonic()
-        before = self._files.fstat(self._new).st_mtime_ns
-        now = int(self._clock() * 1e6)
-        settled = time.time_ns() - before > _SETTLED_NS
-        known, self._times = self._times, {}
-        self._heap, self._later = [], []
-        self._sorted.clear()  # before the listing: both at once would take twice the memory
-        names: list[str] = []
-        delays, most = self._delays, self._limit + max(1, self._limit // 4)
-        whole = True
-        future = cut = f"{now + _FUTURE:016d}"
-        for found in self._files.regular(self._new):
-            for name in found:
-                if name[16:18] == ".P" and name < future and name[:16].isdecimal() and ",t=" not in name:
-                    if name >= cut:
-                        continue  # younger than all that are kept
-                    if len(name) <= MAX_NEW and name.isascii() and not (delays and name in delays):
-                        names.append(name)
-                        continue
-                if name[0] == "." or not claimable(name):
-                    continue
-                if name in known:
-                    self._times[name] = known[name]
-                self._place(name, now, list.append)
-            if len(names) >= most:
-                names.sort()
-                cut = names[self._limit]
-                del names[self._limit :]
-            if len(self._heap) >= most // 2 + 1:  # each takes more than twice the memory, with its time beside it
-                self._heap.sort()
-                del self._heap[self._limit // 2 + 1 :]
-                self._times = {name: self._times[name] for _, name in self._heap if name in self._times}
-                cut = min(cut, f"{max(self._heap[-1][0], 0):016d}")
-            if len(self._later) >= most:
-                self._later.sort()
-                del self._later[self._limit :]
-                whole = False
-        if cut != future:  # what was left out is younger than what is kept, of either sort
-            names = [name for name in names if name < cut]
-            self._heap = [(us, name) for us, name in self._heap if us <= int(cut[:16])]
-        names.sort(reverse=True)
-        self._sorted = names
-        self._heap.sort()  # a sorted list is a heap
-        self._later.sort()
-        self._seen = before if settled and whole and cut == future else None
-        self._fresh_until = started + max(1.0, 20 * (time.monotonic() - started))
-        self._listed_at = started
-        self.listings += 1
-
-    def _place(self, name: str, now: int, put: Callable[[list[Any], Any], None] = heappush) -> None:
-        us = enqueued_us(name)
-        if us is None or us > now + _FUTURE:
-            us = self._by_mtime(name, now)
-            if us is None:
-                return
-        until = not_before(name) or self._delays.get(name, 0)
-        if until > now:
-            put(self._later, (until, us, name))
-        else:
-            put(self._heap, (us, name))
-
-    def _by_mtime(self, name: str, now: int) -> int | None:
-        us = self._times.get(name)
-        if us is None:
-            found = status_of(self._files, name, self._new)
-            if found is None or not stat.S_ISREG(found.st_mode):
-                return None
-            # Never later than when it was first seen: a time in the future would keep it last for ever.
-            us = self._times[name] = min(found.st_mtime_ns // 1000, now)
-        return us
-
-
 # The consumer itself.
 
 class Consumer:
@@ -428,13 +286,14 @@ class Consumer:
         dirs: SpoolDirs,
         clock: Callable[[], float],
         host: str,
-        *,
         durable: bool,
         max_attempts: int,
-        as_spool: bool = False,
+        as_spool: bool,
+        hosts: str,
         moves_to: QueueIdentity | None = None,
     ) -> None:
         self._moves_to = moves_to
+        self._hosts = hosts
         self._path = dirs.path
         self.boxes = OpenBoxes(dirs)
         self._clock = clock
@@ -582,9 +441,9 @@ class Consumer:
         except OSError:
             return  # it stays in cur, where recover finds it when the lock of this consumer is free
 
-    def pause_due_in(self) -> float | None:
-        """Seconds until a spool that is paused is looked at again; None if it was not paused at the last look."""
-        return max(0.0, self._look_at - time.monotonic()) if self._paused else None
+    def due_in(self) -> float:
+        """Seconds until a delayed message may be claimed, infinity if there is none; until a paused spool is looked at again."""
+        return max(0.0, self._look_at - time.monotonic() if self._paused else self.backlog.due() - self._clock())
 
     # Claims
 
@@ -667,21 +526,6 @@ class Consumer:
             self.backlog.add(name)
             del self._uncertain[claimed]
         return None
-
-    def adopt(self, other: str) -> Claim | None:
-        """Takes over the claim ``other`` of a dead consumer, by its exact name; None if it is gone."""
-        with self._lock:
-            boxes, hold = self.boxes, self.hold()
-            base = parse(other, claimed=True).base
-            self._last_us = us = max(int(self._clock() * 1e6), self._last_us + 1)
-            claimed = f"{base}{hold.before_us}{us}{hold.after_us}"
-            self._uncertain[claimed] = base
-            try:
-                boxes.files.rename(other, boxes.cur, claimed, boxes.cur)
-            except FileNotFoundError:
-                del self._uncertain[claimed]
-                return None
-            return self._begin(base, claimed, None)
 
     def _begin(self, name: str, claimed: str, keep: object) -> Claim:
         claim = Claim(self, name, claimed, self._failures.get(name, 0), keep)
@@ -838,26 +682,8 @@ class Consumer:
         )  # fmt: skip
         self._forget(claim)
 
-    def give_back(self, claim: Claim) -> None:
-        """Moves a claim back to the name that it had in ``new``: nothing was tried, and no attempt is counted."""
-        boxes = _move_back(self.boxes, claim.name, claim.base)
-        self._forget(claim)
-        self._sync(boxes)
-
-    def leave(self, claim: Claim) -> None:
-        """Ends a claim for this process only: it stays in ``cur``."""
-        self._forget(claim)
-
-    def sync_claims(self) -> None:
-        """Makes the claims that were made durable, if this consumer is."""
-        if self._durable:
-            self._sync_acks(self.boxes)
-
     def drop(self, claim: Claim) -> None:
         """Gives back a claim that the caller forgot; called by its finaliser."""
-        if self._moves_to is not None:
-            self._forget(claim)  # whether it was put is known to the target alone
-            return
         try:
             self.release(claim, 0)
         except (ClaimLost, SpooltopError, OSError):
@@ -900,8 +726,280 @@ class Consumer:
             boxes.files.sync_dir(boxes.new)
             boxes.files.sync_dir(boxes.cur)
 
+    # Recovery: puts back the claims of dead consumers, and completes moves that were interrupted between two names of one file.
+
+    def recover(self) -> list[str]:
+        """Returns the ids that went back to ``new``. This consumer's own claims are left alone.
+
+        Only claims of our own protocol whose holder is proved dead; the attempt is counted, and at the limit the message is
+        rejected. Those of ``spooltop move`` are left to the next move: only that asks whether they were put.
+        """
+        boxes = self.boxes
+        dirs = boxes.dirs
+        files, cur, new = dirs.files, boxes.cur, boxes.new
+        # In this order: claims listed before the locks are tried cannot belong to a consumer that appeared in between.
+        claims = [parse(name, claimed=True) for name in files.list(cur) if ",c=" in name]
+        tokens = {claim.token for claim in claims if claim.token is not None and claim.token != self.token}
+        vantage = HostView.of(dirs, self._hosts)
+        dead = {token for token in tokens if _is_dead(look(dirs, token), vantage)}
+        back: list[str] = []
+        set_aside = False
+        for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.enqueued_us or 0):
+            with _losing_races():
+                found = files.stat(claim.raw, cur)
+                if not stat.S_ISREG(found.st_mode):
+                    continue
+                if found.st_nlink > 1 and _has_other_name(dirs, claim, found.st_ino):
+                    files.unlink(claim.raw, cur)
+                    continue
+                attempt = (claim.attempts or 0) + 1
+                if claim.own and attempt >= self._max_attempts:
+                    reject(
+                        dirs, claim.raw, found.st_ino, f"its consumers died or gave it back {attempt} times",
+                        operation=f"engine.{claim.token}", at=self._clock(), who=f"recover, pid {os.getpid()} on {self._host}",
+                        attempt=attempt, durable=self._durable, ended=DIED,
+                    )  # fmt: skip
+                    set_aside = True
+                    continue
+                files.move(claim.raw, cur, requeued_name(claim, ended=DIED), new, inode=found.st_ino)
+                back.append(claim.id)
+        if back:
+            self._sync(boxes)
+        if set_aside:
+            for token in dead:
+                dirs.forget(Box.REJECTED.value, f"engine.{token}")
+        _finish_puts(dirs)
+        _tidy_presence(dirs, self.token, vantage)
+        return back
+
 
 def _whose(claim: Claim) -> str:
     """Says whose claim it is if a parent of this process made it, else ""."""
     pid = claim.parsed.pid
     return "" if pid == os.getpid() else is_its_child("claimed", pid)
+
+
+_GOING = ".gone-"
+"""Prefix of a presence file's name while the file is being removed."""
+
+
+def _is_dead(presence: Presence, vantage: HostView) -> bool:
+    return presence.moves_to is None and judge(presence, vantage)[0] is Verdict.DEAD
+
+
+@contextmanager
+def _losing_races() -> Iterator[None]:
+    """Ends the block, and raises nothing, where another recover or an operator was quicker, and at a conflict: both files stay
+    and are shown. So does EPERM, which a sticky directory causes for another user's file: the file is left for its owner or the
+    owner of the spool."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        pass
+    except OSError as error:
+        if error.errno != errno.EPERM:  # any other says that nothing may be moved at all
+            raise
+
+
+def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
+    """True if the file already exists at the destination of a rename that was cut off."""
+    for name in dirs.files.list(dirs.box(Box.NEW)):
+        if _begins_alike(name, claim) and is_inode(dirs.files, name, dirs.box(Box.NEW), inode):
+            return True
+    for box in ASIDE:
+        for entry in entries(dirs, box):
+            if _begins_alike(entry.name, claim):
+                target = dirs.private_dir(box.value, entry.operation)
+                if target is not None and is_inode(dirs.files, entry.name, target, inode):
+                    return True
+    return False
+
+
+def _begins_alike(name: str, claim: Name) -> bool:
+    return name.startswith(claim.base.partition(",")[0] or claim.base)
+
+
+def _finish_puts(dirs: SpoolDirs) -> None:
+    """Completes interrupted puts: a file that is in ``tmp`` and, as the same file, in ``new`` or ``cur`` is delivered, so its
+    name in ``tmp`` is removed."""
+    if dirs.tmp is None:
+        return
+    files, claimed = dirs.files, None
+    for name in files.list(dirs.tmp):
+        with _losing_races():  # to its writer, which may finish meanwhile
+            found = files.stat(name, dirs.tmp)
+            if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+                continue
+            delivered = is_inode(dirs.files, name, dirs.box(Box.NEW), found.st_ino)
+            if not delivered:
+                claimed = files.list(dirs.box(Box.CUR)) if claimed is None else claimed
+                delivered = any(
+                    other.startswith(name) and is_inode(dirs.files, other, dirs.box(Box.CUR), found.st_ino) for other in claimed
+                )
+            if delivered:
+                files.unlink(name, dirs.tmp)
+
+
+def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: HostView) -> None:
+    """Removes the presence files of dead consumers that hold no claim any more.
+
+    A dead token never claims again, but an operator's undo may put a claim of it back into ``cur``. A file is therefore hidden
+    first, and restored if a claim has turned up meanwhile: without it nobody could tell that its holder is dead.
+    """
+    consumers = dirs.private_dir(CONSUMERS)
+    if consumers is None:
+        return
+    files = dirs.files
+    listed = files.list(consumers)
+    tokens = [token for token in listed if not token.startswith(".") and token != mine]
+    dead = {token for token in tokens if _is_dead(look(dirs, token), vantage)}
+    going = {name.removeprefix(_GOING) for name in listed if name.startswith(_GOING)}  # left by one that was cut off
+    if not dead and not going:
+        return
+    for token in dead - _holding(dirs):
+        with _losing_races():
+            files.rename(token, consumers, _GOING + token, consumers)
+            going.add(token)
+    held = _holding(dirs) if going else set()
+    for token in going:
+        with _losing_races():
+            if token in held:
+                files.move(_GOING + token, consumers, token, consumers)
+            else:
+                files.unlink(_GOING + token, consumers)
+
+
+def _holding(dirs: SpoolDirs) -> set[str | None]:
+    """The tokens of the claims in ``cur``."""
+    return {parse(name, claimed=True).token for name in dirs.files.list(dirs.box(Box.CUR)) if ",c=" in name}
+
+
+# The source's side of ``spooltop move`` on a directory.
+
+
+class SpoolMover(Consumer, Closing):
+    """Implements ``model.queue.MessageMover``: the presence file says where the messages go."""
+
+    def counts(self) -> QueueCounts:
+        boxes, now = self.boxes, int(self._clock() * 1e6)
+        dirs = boxes.dirs
+        waiting: Counter[str] = Counter()
+        claimed: Counter[Verdict] = Counter()
+        with translating(self._path, "move"):
+            for names in dirs.files.regular(boxes.new):
+                for name in names:
+                    if name[0] != ".":
+                        ready = "delayed" if (not_before(name) or 0) > now else "ready"
+                        waiting[ready if claimable(name) else "unclaimable"] += 1
+            tokens = Counter(parse(name, claimed=True).token for name in dirs.files.list(boxes.cur) if name[0] != ".")
+            claimed[Verdict.UNKNOWN] += tokens.pop(None, 0)  # of other programs
+            tokens.pop(self.token, None)
+            vantage = HostView.of(dirs, self._hosts)
+            for token, count in tokens.items():
+                presence = look(dirs, token or "")
+                verdict = judge(presence, vantage)[0]
+                if presence.moves_to is None or verdict is not Verdict.DEAD:
+                    claimed[verdict] += count
+        running, dead, unknown = (claimed[one] for one in (Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN))
+        return QueueCounts(running=running, dead=dead, unknown=unknown, **waiting)
+
+    def interrupted(self) -> Sequence[InterruptedMove]:
+        dirs = self.boxes.dirs
+        with translating(self._path, "move"):
+            consumers = dirs.private_dir(CONSUMERS)
+            if consumers is None:
+                return ()
+            vantage = HostView.of(dirs, self._hosts)
+            looked = {token: look(dirs, token) for token in dirs.files.list(consumers) if token[0] != "."}
+            dead = {
+                token: found.moves_to for token, found in looked.items()
+                if found.moves_to is not None and judge(found, vantage)[0] is Verdict.DEAD
+            }  # fmt: skip
+            claims: dict[str, list[tuple[str, str]]] = {token: [] for token in dead}
+            unreadable = {token for token, found in looked.items() if found.state == "unreadable"}
+            for name in dirs.files.list(self.boxes.cur) if dead or unreadable else ():
+                parsed = parse(name, claimed=True)
+                if parsed.token in unreadable:  # perhaps a killed move has put it already
+                    raise Unreadable(f"who holds {escape(name)} cannot be read", path=self._path, advice="try again")
+                if parsed.token in claims:
+                    claims[parsed.token].append((name, _key(parsed)))
+            return [InterruptedMove(f"move:{token}", target, claims[token]) for token, target in dead.items()]
+
+    def claim(self) -> Claim | None:
+        claim = self.take()
+        if claim is not None:
+            self._settle_claims()
+        return claim
+
+    def adopt(self, name: str) -> Claim | None:
+        """Takes over the claim ``name`` of a dead consumer; None if it is gone."""
+        with translating(self._path, "move"), self._lock:
+            boxes, parsed = self.boxes, parse(name, claimed=True)
+            if self._is_back(boxes, parsed):
+                return None
+            hold, base = self.hold(), parsed.base
+            self._last_us = us = max(int(self._clock() * 1e6), self._last_us + 1)
+            claimed = f"{base}{hold.before_us}{us}{hold.after_us}"
+            self._uncertain[claimed] = base
+            try:
+                boxes.files.rename(name, boxes.cur, claimed, boxes.cur)
+            except FileNotFoundError:
+                del self._uncertain[claimed]
+                return None
+            claim = self._begin(base, claimed, None)
+        self._settle_claims()
+        return claim
+
+    def _settle_claims(self) -> None:
+        """Makes the claims durable, if this consumer is, before a message is put: back in ``new`` after a power cut, it would be
+        put again."""
+        if self._durable:
+            with translating(self._path, "move"):
+                self._sync_acks(self.boxes)
+
+    def _is_back(self, boxes: OpenBoxes, claim: Name) -> bool:
+        """Completes a way back to ``new`` that was cut off between two names of the file."""
+        found = status_of(boxes.files, claim.raw, boxes.cur)
+        if found is None:
+            return True
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not _has_other_name(boxes.dirs, claim, found.st_ino):
+            return False
+        boxes.files.unlink(claim.raw, boxes.cur)
+        return True
+
+    def discard(self, name: str) -> None:
+        boxes = self.boxes
+        with translating(self._path, "move"):
+            if remove_name(boxes.files, name, boxes.cur):  # else somebody was quicker, and found the same
+                self._settle_claims()
+
+    def key(self, claim: Claim) -> str:
+        return _key(claim.parsed)
+
+    def holds(self, _claim: Claim) -> bool:
+        return True  # as long as this process runs
+
+    def give_back(self, claim: Claim) -> None:
+        """Moves a claim back to the name that it had in ``new``: nothing was tried, and no attempt is counted."""
+        with translating(self._path, "move"):
+            boxes = _move_back(self.boxes, claim.name, claim.base)
+            self._forget(claim)
+            self._sync(boxes)
+
+    leave = drop = Consumer._forget  # it stays in cur: whether it was put is known to the target alone
+
+    def end(self, move: InterruptedMove) -> None:
+        boxes, token = self.boxes, move.mover.rpartition(":")[2]
+        with translating(self._path, "move"):
+            consumers = boxes.dirs.private_dir(CONSUMERS)
+            held = any(f",c={token}." in name for name in boxes.files.list(boxes.cur))
+            if consumers is not None and not held:
+                remove_name(boxes.files, token, consumers)
+
+    def close(self) -> None:
+        with translating(self._path, "close"):
+            super().close()
+
+
+def _key(claim: Name) -> str:
+    return f"move:{claim.token}.{claim.claimed_us}"

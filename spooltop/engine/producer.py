@@ -17,14 +17,14 @@ from spooltop.errors import LockTimedOut, PutUnknown, Refused, SpooltopError, Un
 from spooltop.model.queue import mover_of
 from spooltop.model.vocabulary import Box
 
-from ..arguments import Data, check_data, check_text
-from ..atomic import discard, open_shared, publish_new
-from ..counters import ACQUIRED, DUPLICATE, TIMED_OUT, Count, add
-from ..dirs import STAGE, SpoolDirs, make_dir
-from ..names import GROWTH, MAX_NEW, encode_host, in_new, is_own_id, parse
-from ..set_aside import find
-from ..system.files import UNSUPPORTED, NotRegular, closing, is_inode, lock_within, read_small, remove_name
-from ..system.syscalls import translate, translating
+from .arguments import Data, check_data, check_text
+from .atomic import discard, open_shared, publish_new
+from .counters import ACQUIRED, DUPLICATE, TIMED_OUT, Count, add
+from .dirs import STAGE, SpoolDirs, make_dir
+from .names import GROWTH, MAX_NEW, encode_host, in_new, is_own_id, parse
+from .set_aside import find
+from .system.files import UNSUPPORTED, NotRegular, closing, is_inode, lock_within, read_small, remove_name
+from .system.syscalls import translate, translating
 
 # Ids, and the times in them, which are never used twice in a process, so that messages sort in the order in which they were
 # named.
@@ -104,75 +104,6 @@ class Record(Struct, frozen=True):
     @property
     def id(self) -> str:
         return parse(self.name, claimed=False).id
-
-
-class KeyRecords:
-    """The records of one spool. ``window``: seconds after which a record has expired, None: never.
-    All methods may raise ``OSError``."""
-
-    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], window: float | None) -> None:
-        self._dirs = dirs
-        self._clock = clock
-        self._window = window
-        self._swept_at = clock()
-
-    def find(self, key: str) -> Record | None:
-        """Returns the record of ``key``. An expired or useless record is removed."""
-        return self._find(_called(key))
-
-    def _find(self, called: str) -> Record | None:
-        try:
-            if (record := self._read(called)) is not None:
-                return record
-            # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
-            files, keys = self._dirs.files, self._keys()
-            with closing(files, open_shared(files, ".lock", keys, self._dirs.owner_model)) as fd:
-                files.lock_write(fd, wait=True)
-                if (record := self._read(called)) is None:
-                    remove_name(files, called, keys)
-                return record
-        except FileNotFoundError:
-            return None
-
-    def create(self, key: str, name: str, *, durable: bool) -> bool:
-        """Records that ``key`` is the message ``name``. False if the key already has a record."""
-        data = json.encode(Record(name, self._clock())) + b"\n"
-        if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.owner_model, durable=durable):
-            return False
-        self._sweep()
-        return True
-
-    def forget(self, key: str) -> None:
-        """Removes the record of ``key``: another put with it makes another message."""
-        remove_name(self._dirs.files, _called(key), self._keys())
-
-    def forget_mover(self, mover: str) -> None:
-        """Removes the records of all keys of one mover (``model.queue``), also one that it had only begun to write."""
-        keys, begin = self._keys(), _called_by(mover)
-        for called in self._dirs.files.list(keys):
-            if called.removeprefix(".").startswith(begin):
-                remove_name(self._dirs.files, called, keys)
-
-    def _sweep(self) -> None:
-        now = self._clock()
-        if self._window is None or now - self._swept_at < self._window / 24:
-            return
-        self._swept_at = now
-        names = (name for name in self._dirs.files.list(self._keys()) if not name.startswith("."))
-        for called in islice(names, _SWEPT_AT_ONCE):
-            self._find(called)
-
-    def _keys(self) -> int:
-        return self._dirs.own_dir(KEYS)
-
-    def _read(self, called: str) -> Record | None:
-        """Reads a record; None if it has expired or is of no use. Raises ``FileNotFoundError`` if there is none."""
-        try:
-            data = read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data
-            record = json.decode(data, type=Record)
-        except (NotRegular, MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
-        return record if self._window is None or record.at > self._clock() - self._window else None
 
 
 def _called(key: str) -> str:
@@ -440,17 +371,10 @@ class MessageId(str):
 
     duplicate: bool
 
-    def __new__(cls, id: str, *, duplicate: bool) -> MessageId:
+    def __new__(cls, id: str, *, duplicate: bool = False) -> MessageId:
         made = super().__new__(cls, id)
         made.duplicate = duplicate
         return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _message_id, (str(self), self.duplicate)
-
-
-def _message_id(id: str, duplicate: bool) -> MessageId:
-    return MessageId(id, duplicate=duplicate)
 
 
 class Producer(TmpWriter):
@@ -467,7 +391,8 @@ class Producer(TmpWriter):
         super().__init__(dirs)
         self._clock = clock
         self._lock_timeout = lock_timeout
-        self.keys = KeyRecords(dirs, clock, key_window)
+        self._window = key_window
+        self._swept_at = clock()
         self._ids = IdGenerator(host)
 
     def forked(self) -> None:
@@ -523,7 +448,7 @@ class Producer(TmpWriter):
         chosen = self._ids.next(self._clock) if id is None else id
         name = self._name(chosen, source, not_before, canary)
         with self._translating(), nullcontext() if id is None else self._id_locked(id):
-            if key is not None and (known := self.keys.find(key)) is not None:
+            if key is not None and (known := self.find_key(key)) is not None:
                 return self._finish(known, source, durable)
             if id is not None:
                 if find(self._dirs, id) is not None:
@@ -612,6 +537,66 @@ class Producer(TmpWriter):
             )  # fmt: skip
         return name
 
+    # Records of keys. ``key_window``: seconds after which a record has expired, None: never. All methods may raise ``OSError``.
+
+    def find_key(self, key: str) -> Record | None:
+        """Returns the record of ``key``. An expired or useless record is removed."""
+        return self._find(_called(key))
+
+    def _find(self, called: str) -> Record | None:
+        try:
+            if (record := self._read(called)) is not None:
+                return record
+            # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
+            files, keys = self._files, self._keys()
+            with closing(files, open_shared(files, ".lock", keys, self._dirs.owner_model)) as fd:
+                files.lock_write(fd, wait=True)
+                if (record := self._read(called)) is None:
+                    remove_name(files, called, keys)
+                return record
+        except FileNotFoundError:
+            return None
+
+    def _create_key(self, key: str, name: str, *, durable: bool) -> bool:
+        """Records that ``key`` is the message ``name``. False if the key already has a record."""
+        data = json.encode(Record(name, self._clock())) + b"\n"
+        if not publish_new(self._files, self._keys(), _called(key), data, self._dirs.owner_model, durable=durable):
+            return False
+        self._sweep()
+        return True
+
+    def forget_key(self, key: str) -> None:
+        """Removes the record of ``key``: another put with it makes another message."""
+        remove_name(self._files, _called(key), self._keys())
+
+    def forget_mover(self, mover: str) -> None:
+        """Removes the records of all keys of one mover (``model.queue``), also one that it had only begun to write."""
+        keys, begin = self._keys(), _called_by(mover)
+        for called in self._files.list(keys):
+            if called.removeprefix(".").startswith(begin):
+                remove_name(self._files, called, keys)
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if self._window is None or now - self._swept_at < self._window / 24:
+            return
+        self._swept_at = now
+        names = (name for name in self._files.list(self._keys()) if not name.startswith("."))
+        for called in islice(names, _SWEPT_AT_ONCE):
+            self._find(called)
+
+    def _keys(self) -> int:
+        return self._dirs.own_dir(KEYS)
+
+    def _read(self, called: str) -> Record | None:
+        """Reads a record; None if it has expired or is of no use. Raises ``FileNotFoundError`` if there is none."""
+        try:
+            data = read_small(called, self._keys(), files=self._files, limit=_CAP).data
+            record = json.decode(data, type=Record)
+        except (NotRegular, MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return record if self._window is None or record.at > self._clock() - self._window else None
+
     # Keys and ids
 
     def _record(self, key: str, name: str, durable: bool) -> Record | None:
@@ -620,13 +605,13 @@ class Producer(TmpWriter):
         try:
             if durable:
                 self.sync_names()
-            while not self.keys.create(key, name, durable=durable):
-                if (known := self.keys.find(key)) is not None:
+            while not self._create_key(key, name, durable=durable):
+                if (known := self.find_key(key)) is not None:
                     self.discard(name)
                     return known
         except OSError:
             try:
-                ours = (known := self.keys.find(key)) is not None and known.name == name
+                ours = (known := self.find_key(key)) is not None and known.name == name
             except OSError:
                 ours = True  # not known to be absent
             if not ours:  # else the file stays too: a retry completes the move
@@ -636,7 +621,7 @@ class Producer(TmpWriter):
 
     def was_put(self, key: str, durable: bool) -> bool:
         """Returns whether ``key`` has a message; completes its put if that was cut off."""
-        known = self.keys.find(key)
+        known = self.find_key(key)
         if known is not None:
             self._complete(known, durable)
         return known is not None
