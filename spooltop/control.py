@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .backends.registry import identify, lock_source
-from .cursors.model import Poll, cursor_fields
+from .cursors.model import Poll
 from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
 from .model.backend import (
@@ -43,7 +43,7 @@ from .model.redact import Redactor
 from .model.snapshot import Observation, Problem, Severity, Snapshot
 from .model.target import Target, has_scheme
 from .model.vocabulary import Action, Holders, Json, Key, Payload, escape
-from .observe.observer import Observer, redacted
+from .observe.observer import Observer
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
 from .observe.thresholds import Thresholds
 from .run_each import call_watched
@@ -198,7 +198,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
             if found is None:
                 return None
             with found.blaming():
-                self._observer.use(Thresholds.from_settings(found.words))
+                self._observer.thresholds = Thresholds.from_settings(found.words)
             self._trouble = ""
         except UsageError as error:
             self._trouble = str(error)
@@ -211,7 +211,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         if self._polls is not None:
             observation = replace(observation, polls=self._polls(observation))
         if self._redactor:
-            observation = redacted(observation, self._redactor)
+            observation = self._observer.redacted(observation, self._redactor)
         if self._locks:
             elsewhere = (lock for one in self._locks for lock in one.look())
             observation = replace(observation, locks=(*observation.locks, *elsewhere))
@@ -359,9 +359,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         operations = self._operator(action, *(selection.ids or ())[:1])
         if action is Action.UNLOCK:
             self._check_elsewhere(action, *(selection.ids or ()), *(selection.keys or ()))
-        if action is Action.SET_CURSOR and options is not None and "highest" not in options:
-            highest = self._observer.highest(options.get("source"), options.get("file"))
-            options = {**options, **({} if highest is None else {"highest": highest})}
+        options = self._observer.plan_options(action, options or {})
         return operations.plan(
             action, selection, force=force, options=options, on_progress=on_progress, on_first=on_first, stop=stop
         )
@@ -489,7 +487,7 @@ def open_control(
             words = found.words
             asked = OpenAs(as_kind or found.kind_of(path), locks, tuple(cursor_files), words)
             backend, target = identify(path, asked)
-            observer = Observer(Thresholds.from_settings(words), cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", "")))
+            observer = Observer(Thresholds.from_settings(words), words)
             state = state_folder(words)
             mutes = MuteFile(state, target.key, clock=clock)
             limits, redactor = observer.thresholds, Redactor(found.redact)

@@ -1,4 +1,4 @@
-"""Watches cursor files and the logs of pollers over time: which sources moved, were reverted, or vanished.
+"""Watches cursor files and the logs of pollers over time, one source with both: which moved, were reverted, or vanished.
 
 Memory is bounded whatever the files hold: 2,000 sources, and 12,000 writes of all of them together.
 """
@@ -9,22 +9,27 @@ import glob
 import itertools
 import os
 import re
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.cursors.model import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
+from spooltop.cursors.model import Cursor, CursorSource, CursorVersion, CursorWrite, Poll, cursor_fields
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
-from spooltop.model.snapshot import Observation
-from spooltop.model.units import age, interval
-from spooltop.model.vocabulary import Json, escape
+from spooltop.model.redact import Redactor
+from spooltop.model.snapshot import Observation, Problem, Severity
+from spooltop.model.units import age, fit, interval
+from spooltop.model.vocabulary import Action, Json, escape
+from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name
+from spooltop.observe.thresholds import Thresholds
 
 from .history import (
     ASK_FOR_LOGS,
+    NOT_ADVANCING,
     OFTEN,
     RING,
     CursorHistory,
@@ -33,6 +38,7 @@ from .history import (
     key_of,
     on_a_server,
     recent_of,
+    revert_words,
     suspected_writers,
     undecided,
     writers_of,
@@ -547,31 +553,42 @@ def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[
 # Cursors over many looks, by their files and the logs of their pollers.
 
 _WRITES = 12_000
+_NAME_CELLS = 40
+_NAMED = 4
+_CODES = ("cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing")
 
 
-class CursorWatch:
-    """Derives a ``Cursor`` for every source from the cursor files of each look. A source that vanishes is kept."""
+class CursorWatch(FeatureRules):
+    """Derives a ``Cursor`` for every source from the cursor files of each look, and the problems. A source that vanishes is
+    kept."""
 
-    def __init__(self, window: float, fields: Mapping[str, str] | None = None) -> None:
-        """Counts lost updates over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
-        self.window = window
-        self._fields = fields or {}
+    window: float
+    """Seconds over which lost updates are counted."""
+    cursors: tuple[Cursor, ...] = ()
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self._fields = cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", ""))
         self._files: dict[str, WatchedFile] = {}
         self._polls: dict[str, PollHistory] = {}
         self._looked_at = 0.0
 
-    def add(
-        self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll], arrived: Mapping[str, int]
-    ) -> tuple[Cursor, ...]:
-        """Takes one look at ``now`` (epoch seconds); ``arrived``: source → messages that came into ``new`` since the previous
-        look. Never raises for the content of a file or a log."""
-        for poll in polls:
+    def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
+        """Returns the observation with the values of cursors and the lines of poll logs hidden as ``redactor`` says."""
+        cursors = tuple(_redacted(one, redactor) for one in observation.cursors)
+        polls = tuple(replace(poll, line=redactor.text(poll.line)) for poll in observation.polls)
+        return replace(observation, cursors=cursors, polls=polls)
+
+    def add(self, observation: Observation, thresholds: Thresholds) -> dict[str, Any]:
+        """Never raises for the content of a file or a log."""
+        now, arrived = observation.taken_at, observation.flow.arrived_by_source
+        self.window = thresholds.cursor_window
+        for poll in observation.polls:
             self._polls.setdefault(poll.source, PollHistory()).add(poll)
         for file in self._files.values():
             for name, history in file.histories.items():
                 history.arrived(arrived.get(name, 0))
         there = set()
-        for source in sources:
+        for source in observation.cursors:
             there.add(source.path)
             if source.path not in self._files:
                 self._files[source.path] = WatchedFile(source, self._field, self._room)
@@ -580,33 +597,106 @@ class CursorWatch:
             if path not in there and file.away_since is None:
                 file.away_since = now
         self._looked_at = now
-        return tuple(cursor for file in self._files.values() for cursor in self._cursors(file, now))
+        self.cursors = tuple(cursor for file in self._files.values() for cursor in self._cursors(file, now))
+        return {"cursors": self.cursors}
+
+    def problems(self, seen: RuleInput) -> Iterator[Problem]:
+        for file in self._files.values():
+            if file.error:
+                text, sources = f"{base_name(file.path)} cannot be read: {escape(file.error)}", len(file.histories)
+                if sources:
+                    text += f"; last good values of {sources} kept"
+                first = self._first_source(file)
+                yield Problem("cursor-unreadable", Severity.CRITICAL, text, max(1, sources), view="cursors", subject=first)
+        for cursor in self.cursors:
+            name = escape(cursor.source)
+            if cursor.verdict == "reverted":
+                text = f"{name} {self._reverted(seen, cursor)}"
+                yield _cursor("cursor-reverted", Severity.CRITICAL, text, cursor, cursor.reverts_recent)
+            elif cursor.verdict == "missing":
+                yield _cursor("cursor-missing", Severity.CRITICAL, f"{name}: {cursor.evidence}", cursor)
+            elif cursor.verdict in ("rewound", "stopped", "stalled"):
+                yield _cursor(f"cursor-{cursor.verdict}", Severity.WARNING, f"{name} {cursor.verdict}: {cursor.evidence}", cursor)
+        for file in self._files.values():
+            if not (names := file.unsafe_names(seen.now)):
+                continue
+            first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            text = f"{base_name(file.path)} is written unsafely: {first}{more} seen"
+            yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=self._first_source(file))
+
+    def _reverted(self, seen: RuleInput, cursor: Cursor) -> str:
+        history = self._history(cursor)
+        lost = history.lost_updates(seen.now) if history is not None else []
+        if history is None or not lost:
+            return cursor.evidence
+        window = seen.thresholds.cursor_window
+        recent = recent_of(lost, seen.now, window)
+        text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
+        carried = Counter(source for change in recent for source in change.write.advanced).most_common(1)
+        written = writers_of(recent)
+        if written:
+            text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
+        elif carried:
+            text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
+        return text
+
+    def _first_source(self, file: WatchedFile) -> str | None:
+        return next((cursor.source for cursor in self.cursors if cursor.file == file.path), None)
+
+    def not_judged(self) -> Iterator[str]:
+        few = [
+            (escape(cursor.source), moves)
+            for cursor in self.cursors
+            if (moves := self._moves(cursor)) < 2
+            and cursor.verdict in ("new", "advancing", NOT_ADVANCING)
+        ]
+        if few:
+            names = ", ".join(f"{name} {moves}" for name, moves in few[:_NAMED])
+            more = f", {len(few) - _NAMED} more" if len(few) > _NAMED else ""
+            yield f"cursors (need 2 writes of each source; {names}{more})"
+
+    def codes(self, seen: RuleInput) -> Codes:
+        # Journals and poll logs count as moves: what they tell needs no second look.
+        few = [cursor for cursor in self.cursors if self._moves(cursor) < 2]
+        if few:
+            why = "needs --watch over 2 writes of each source"
+            yield why, ("cursor-reverted", "cursor-rewound")
+            if any(cursor.every is None for cursor in few):
+                yield why, ("cursor-stalled", "cursor-stopped")
+        if self.cursors and seen.watched <= 0:
+            yield "needs --watch", ("cursor-missing", "unsafe-writer")
+        if any(file.error for file in self._files.values()):
+            yield "a cursor file cannot be read", _CODES
+        if any(file.left_out for file in self._files.values()):
+            yield "not all sources were read", (*_CODES, "cursor-unreadable")
+
+    def not_visible(self) -> Iterator[str]:
+        for file in self._files.values():
+            if file.left_out:
+                yield f"{file.left_out:,} more sources in {escape(file.path.rpartition('/')[2])}"
+
+    def plan_options(self, action: Action, options: Mapping[str, Json]) -> Mapping[str, Json]:
+        if action is not Action.SET_CURSOR or "highest" in options:
+            return options
+        source, file = options.get("source"), options.get("file")
+        for path, known in list(self._files.items()):
+            history = known.histories.get(source) if isinstance(source, str) else None
+            if history is not None and file in (None, path):
+                return options if history.top is None else {**options, "highest": history.top}
+        return options
 
     def _room(self) -> int:
         """Most writes that may be kept of each source."""
         return max(6, min(RING, _WRITES // max(1, sum(len(file.histories) for file in self._files.values()))))
 
-    @property
-    def files(self) -> Iterable[WatchedFile]:
-        """All cursor files that were ever seen."""
-        return self._files.values()
+    def _history(self, cursor: Cursor) -> CursorHistory | None:
+        file = self._files.get(cursor.file)
+        return file.histories.get(cursor.source) if file else None
 
-    def history(self, path: str, source: str) -> CursorHistory | None:
-        """Returns the history of a source in a file, None if it has none."""
-        file = self._files.get(path)
-        return file.histories.get(source) if file else None
-
-    def highest(self, source: Json, file: Json) -> Json:
-        """Returns the high-water mark of ``source`` in ``file`` (None: in the first that has it), None if it was never seen."""
-        for path, known in list(self._files.items()):
-            history = known.histories.get(source) if isinstance(source, str) else None
-            if history is not None and file in (None, path):
-                return history.top
-        return None
-
-    def moves(self, path: str, source: str) -> int:
-        """Counts the changes of the source's value that were seen."""
-        history = self.history(path, source)
+    def _moves(self, cursor: Cursor) -> int:
+        """Counts the changes of the value that were seen."""
+        history = self._history(cursor)
         return len(history.changes) if history else 0
 
     def _cursors(self, file: WatchedFile, now: float) -> Iterator[Cursor]:
@@ -694,3 +784,27 @@ class CursorWatch:
             gone = age(now - file.gone_since[source])
             return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
         return judge(history, now, shared=file.shared, window=self.window, at_least=at_least)
+
+
+RULES = CursorWatch
+
+
+def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int = 1) -> Problem:
+    return Problem(code, severity, text, count, view="cursors", subject=cursor.source)
+
+
+def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
+    def sections(shown: Mapping[str, Json]) -> dict[str, Json]:
+        return {name: redactor.section(name, value, marked=True) for name, value in shown.items()}
+
+    def write(one: CursorWrite) -> CursorWrite:
+        old, new = (redactor.section(one.source, value, marked=True) for value in (one.old, one.new))
+        return replace(one, old=old, new=new)
+
+    def version(one: CursorVersion) -> CursorVersion:
+        return replace(one, sections=sections(one.sections))
+
+    shown = None if cursor.sections is None else sections(cursor.sections)
+    return replace(
+        cursor, sections=shown, journal=tuple(map(write, cursor.journal)), earlier=tuple(map(version, cursor.earlier))
+    )

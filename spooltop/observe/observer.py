@@ -5,16 +5,13 @@ Each rule is a function of one look and its history. Nothing here reads a clock;
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from spooltop.cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
-from spooltop.cursors.model import Cursor, CursorSource, CursorVersion, CursorWrite
-from spooltop.cursors.watch import CursorWatch, WatchedFile
+from spooltop.features import parts
 from spooltop.model.plan import Selection
 from spooltop.model.queue import again_words
 from spooltop.model.redact import Redactor
@@ -30,8 +27,8 @@ from spooltop.model.snapshot import (
     Snapshot,
     pause_words,
 )
-from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
-from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Lock, Row, Verdict, began, escape
+from spooltop.model.units import age, at_most, count, fit, interval, rate, size
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict, began, escape
 
 from .flow import (
     CELL,
@@ -57,11 +54,10 @@ class RuleInput(Struct, frozen=True):
     observation: Observation
     rates: Rates
     trend: Trend
-    cursors: tuple[Cursor, ...]
-    cursor_watch: CursorWatch
     thresholds: Thresholds
     watched: float
     untouched: float | None
+    features: Sequence[FeatureRules]
     failing: Failing | None = None
 
     @property
@@ -90,6 +86,44 @@ class RuleInput(Struct, frozen=True):
     def has_boxes(self) -> bool:
         """False for cursors, tickets or lock files alone, which have no boxes."""
         return self.observation.has_boxes
+
+
+Codes = Iterator[tuple[str, Sequence[str]]]
+"""Reasons, each with the codes of the problems that cannot be detected for it."""
+
+
+class FeatureRules:
+    """Conclusions of a feature (``spooltop.features``) from each look: ``RULES`` of its module ``watch`` is a subclass of this
+    one, and is made for each ``Observer`` with the words of the settings."""
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        pass
+
+    def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
+        """Hides redacted values in an observation, before any history, verdict or text is derived from them."""
+        return observation
+
+    def add(self, observation: Observation, thresholds: Thresholds) -> dict[str, Any]:
+        """Takes one look; returns members of its snapshot."""
+        return {}
+
+    def problems(self, seen: RuleInput) -> Iterator[Problem]:
+        """Yields the problems of the last look, as the methods below do."""
+        yield from ()
+
+    def not_judged(self) -> Iterator[str]:
+        """Yields what cannot be said yet."""
+        yield from ()
+
+    def codes(self, seen: RuleInput) -> Codes:
+        yield from ()
+
+    def not_visible(self) -> Iterator[str]:
+        yield from ()
+
+    def plan_options(self, action: Action, options: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Adds what was seen to the options of a plan. May be called from another thread."""
+        return options
 
 
 # Problems of the host: boxes that are not visible, the disk, the clock.
@@ -361,6 +395,10 @@ def _many(n: int, one: str, more: str) -> str:
     return f"{n} {one if n == 1 else more}"
 
 
+def base_name(path: str) -> str:
+    return escape(path.rpartition("/")[2] or path)
+
+
 def _most(n: int, all_judged: bool) -> str:
     return count(n, complete=all_judged)
 
@@ -417,179 +455,35 @@ def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
         yield Problem(one.code, Severity.NOTE if one.is_note else Severity.WARNING, one.text, one.count, selection)
 
 
-# Problems of cursors and locks.
-
-_NAME_CELLS = 40
-
-
-def _cursors(seen: RuleInput) -> Iterator[Problem]:
-    for file in seen.cursor_watch.files:
-        if file.error:
-            text, sources = f"{_base(file.path)} cannot be read: {escape(file.error)}", len(file.histories)
-            if sources:
-                text += f"; last good values of {sources} kept"
-            first = _first_source(seen, file)
-            yield Problem("cursor-unreadable", Severity.CRITICAL, text, max(1, sources), view="cursors", subject=first)
-    for cursor in seen.cursors:
-        name = escape(cursor.source)
-        if cursor.verdict == "reverted":
-            text = f"{name} {_reverted(seen, cursor)}"
-            yield _cursor("cursor-reverted", Severity.CRITICAL, text, cursor, cursor.reverts_recent)
-        elif cursor.verdict == "missing":
-            yield _cursor("cursor-missing", Severity.CRITICAL, f"{name}: {cursor.evidence}", cursor)
-        elif cursor.verdict in ("rewound", "stopped", "stalled"):
-            yield _cursor(f"cursor-{cursor.verdict}", Severity.WARNING, f"{name} {cursor.verdict}: {cursor.evidence}", cursor)
-
-
-def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int = 1) -> Problem:
-    return Problem(code, severity, text, count, view="cursors", subject=cursor.source)
-
-
-def _reverted(seen: RuleInput, cursor: Cursor) -> str:
-    history = seen.cursor_watch.history(cursor.file, cursor.source)
-    lost = history.lost_updates(seen.now) if history is not None else []
-    if history is None or not lost:
-        return cursor.evidence
-    window = seen.thresholds.cursor_window
-    recent = recent_of(lost, seen.now, window)
-    text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
-    carried = Counter(source for change in recent for source in change.write.advanced).most_common(1)
-    written = writers_of(recent)
-    if written:
-        text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
-    elif carried:
-        text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
-    return text
-
-
-def _given_up(seen: RuleInput) -> Iterator[Problem]:
-    observation, limits = seen.observation, seen.thresholds
-    given_up = observation.locks_given_up
-    tries = observation.locks_had + given_up
-    if tries >= limits.lock_tries and given_up * 100 > limits.lock_failures * tries:
-        part = percent(given_up, tries)
-        text = f"{count(given_up)} of {count(tries)} attempts at the engine's own locks timed out ({part} over 5m)"
-        yield Problem("lock-failures", Severity.WARNING, text, given_up, view="locks")
-
-
-def lock_problem(lock: Lock, now: float, limits: Thresholds) -> str | None:
-    """Returns the code of a lock's problem at ``now`` (epoch seconds); None if there is none. Everything that calls a lock
-    BLOCKED or STALE uses it."""
-    taken = _taken(lock)
-    if lock.verdict == "stale":
-        if lock.kind == "ticket":
-            return "ticket-orphan"
-        return "lock-stale" if taken is not None and now - taken > limits.lock_stale else None
-    if lock.waiters and lock.holders and taken is not None and now - taken > limits.lock_blocked:
-        return "lock-blocked"
-    return None
-
-
-def _taken(lock: Lock) -> float | None:
-    return min((holder.since for holder in lock.holders if holder.since is not None), default=None)
-
-
-def _locks(seen: RuleInput) -> Iterator[Problem]:
-    stale: list[Lock] = []
-    for lock in seen.observation.locks:
-        taken, code = _taken(lock), lock_problem(lock, seen.now, seen.thresholds)
-        if code == "ticket-orphan":
-            text = f"{_base(lock.path)}: {escape(lock.evidence)}"
-            text += f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''} behind it" if lock.waiters else ""
-            yield Problem("ticket-orphan", Severity.WARNING, text, 1 + len(lock.waiters), view="locks", subject=lock.path)
-            continue
-        if code == "lock-stale":
-            stale.append(lock)
-        if code == "lock-blocked" and taken is not None:
-            holder = lock.holders[0]
-            who = " ".join(escape(str(part)) for part in (holder.pid, holder.command) if part)
-            text = f"{_base(lock.path)} held {age(seen.now - taken)}"
-            text += (f" by {who}" if who else "") + f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''}"
-            yield Problem("lock-blocked", Severity.WARNING, text, len(lock.waiters), view="locks", subject=lock.path)
-    if stale:
-        first = stale[0]
-        why = f": {escape(first.evidence)}" if len(stale) == 1 and first.evidence else ""
-        more = "" if len(stale) == 1 else f" and {len(stale) - 1} more"
-        text = f"stale lock {_base(first.path)}{more}{why}"
-        yield Problem("lock-stale", Severity.WARNING, text, len(stale), view="locks", subject=first.path)
-
-
-def _unsafe(seen: RuleInput) -> Iterator[Problem]:
-    for file in seen.cursor_watch.files:
-        if not (names := file.unsafe_names(seen.now)):
-            continue
-        first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        text = f"{_base(file.path)} is written unsafely: {first}{more} seen"
-        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=_first_source(seen, file))
-
-
-def _first_source(seen: RuleInput, file: WatchedFile) -> str | None:
-    return next((cursor.source for cursor in seen.cursors if cursor.file == file.path), None)
-
-
-def _base(path: str) -> str:
-    return escape(os.path.basename(path) or path)
-
-
 # Lists the judgements not made yet and the facts not visible, without which "no problems detected" would mean nothing.
-
-_NAMED = 4
-_OF_CURSORS = ("cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing")
-
 
 def not_judged(seen: RuleInput) -> Iterator[str]:
     if seen.has_boxes and not seen.mail and (seen.rates.arrived is None or seen.watched < WINDOW):
         yield f"rates (need {WINDOW:.0f}s)"
-    waiting = [(cursor, seen.cursor_watch.moves(cursor.file, cursor.source)) for cursor in seen.cursors]
-    few = [
-        (escape(cursor.source), moves)
-        for cursor, moves in waiting
-        if moves < 2 and cursor.verdict in ("new", "advancing", NOT_ADVANCING)
-    ]
-    if few:
-        names = ", ".join(f"{name} {moves}" for name, moves in few[:_NAMED])
-        more = f", {len(few) - _NAMED} more" if len(few) > _NAMED else ""
-        yield f"cursors (need 2 writes of each source; {names}{more})"
+    for feature in seen.features:
+        yield from feature.not_judged()
 
 
 def not_judged_codes(seen: RuleInput) -> dict[str, str]:
     """Returns the codes of problems that cannot be detected yet, or not from here, in the order of the codes, each with what
     would tell, or why nothing does."""
     found: dict[str, str] = {}
-    for why, codes in _codes(seen):
-        for code in codes:
-            found.setdefault(code, why)
+    for codes_of in (_codes, *(feature.codes for feature in seen.features)):
+        for why, codes in codes_of(seen):
+            for code in codes:
+                found.setdefault(code, why)
     return {code: found[code] for code in CODES if code in found}
 
 
-def _codes(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
-    observation, limits = seen.observation, seen.thresholds
+def _codes(seen: RuleInput) -> Codes:
+    observation = seen.observation
     if seen.has_boxes and not seen.mail:
         yield from _codes_of_messages(seen)
-    # Journals and poll logs count as moves: what they tell needs no second look.
-    few = [cursor for cursor in seen.cursors if seen.cursor_watch.moves(cursor.file, cursor.source) < 2]
-    if few:
-        why = "needs --watch over 2 writes of each source"
-        yield why, ("cursor-reverted", "cursor-rewound")
-        if any(cursor.every is None for cursor in few):
-            yield why, ("cursor-stalled", "cursor-stopped")
-    if seen.cursors and seen.watched <= 0:
-        yield "needs --watch", ("cursor-missing", "unsafe-writer")
-    if any(file.error for file in seen.cursor_watch.files):
-        yield "a cursor file cannot be read", _OF_CURSORS
-    if any(file.left_out for file in seen.cursor_watch.files):
-        yield "not all sources were read", (*_OF_CURSORS, "cursor-unreadable")
-    if seen.watched < limits.lock_blocked and any(lock.waiters for lock in observation.locks):
-        yield _watch(limits.lock_blocked), ("lock-blocked",)
-    hidden = [lock for lock in observation.locks if lock.verdict == "unknown"]
-    if hidden:
-        yield f"it is unknown who has {_counted(len(hidden), 'lock')}", ("lock-blocked", "lock-stale", "ticket-orphan")
     if any(one.free is None for one in observation.capacities):
         yield "free space is not visible", ("disk-full",)
 
 
-def _codes_of_messages(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
+def _codes_of_messages(seen: RuleInput) -> Codes:
     observation, limits, boxes = seen.observation, seen.thresholds, seen.observation.boxes
     new, cur, tmp = (boxes.get(box) for box in (Box.NEW, Box.CUR, Box.TMP))
     if new is None or new.count is None:
@@ -597,9 +491,9 @@ def _codes_of_messages(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
     else:
         judged = seen.watched >= limits.no_consumer or seen.unattended is not None or observation.paused is not None
         if new.count and not judged:
-            yield _watch(limits.no_consumer), ("no-consumer",)
+            yield watch_words(limits.no_consumer), ("no-consumer",)
         if seen.trend.per_s is None or seen.trend.window < limits.new_growing:
-            yield _watch(max(limits.new_growing, SLOPE_FROM)), ("new-growing",)
+            yield watch_words(max(limits.new_growing, SLOPE_FROM)), ("new-growing",)
         if new.count and new.oldest_at is None and new.due != 0:
             yield "nothing here says when a message was put", ("new-old",)
     if cur is not None and cur.count is None:
@@ -620,7 +514,7 @@ def _codes_of_messages(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
         yield _unseen(tmp, "tmp"), ("tmp-abandoned", "tmp-old")
 
 
-def _watch(seconds: float) -> str:
+def watch_words(seconds: float) -> str:
     return f"needs --watch {seconds:g}s"
 
 
@@ -629,7 +523,7 @@ def _unseen(box: BoxState | None, name: str) -> str:
     return escape(why) if box is not None and box.note else f"{name} is not visible" + (f": {escape(why)}" if why else "")
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -645,9 +539,8 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
             yield f"{box} ({escape(why)})" if why else str(box)
         elif not state.complete:
             yield f"all of {box}"
-    for file in seen.cursor_watch.files:
-        if file.left_out:
-            yield f"{file.left_out:,} more sources in {escape(file.path.rpartition('/')[2])}"
+    for feature in seen.features:
+        yield from feature.not_visible()
     if observation.watch.mode == "scan" and seen.has_boxes:
         why = f": {escape(observation.watch.reason)}" if observation.watch.reason else ""
         yield f"changes between two looks ({observation.watch.period or 0:g}s apart{why})"
@@ -663,7 +556,7 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
     )
     hidden -= len(servers)
     if hidden:
-        yield f"holders of {_counted(hidden, 'lock')}"
+        yield f"holders of {counted(hidden, 'lock')}"
 
 
 # Makes a snapshot of each look.
@@ -674,15 +567,15 @@ _JUMP = 2.0
 class Observer:
     """Makes a ``Snapshot`` of each ``Observation`` and those before it. Takes them in the order of time. Not thread-safe."""
 
-    def __init__(self, thresholds: Thresholds | None = None, cursor_fields: Mapping[str, str] | None = None) -> None:
+    def __init__(self, thresholds: Thresholds | None = None, words: Mapping[str, str] = MappingProxyType({})) -> None:
         self.thresholds = thresholds or Thresholds()
-        self._cursors = CursorWatch(self.thresholds.cursor_window, cursor_fields)
+        self._features: list[FeatureRules] = [part.RULES(words) for part in parts("watch")]
         self._last_at: float | None = None
         self._jumped = 0.0
         self._begin()
 
     def _begin(self) -> None:
-        """Begins to watch, without a history of anything but the cursors."""
+        """Begins to watch, without a history of anything but what the features keep."""
         self._flow = RateWindow()
         self._flow_history = FlowHistory()
         self._holders = HolderRates()
@@ -713,47 +606,45 @@ class Observer:
             history[box] = depths.cells(now)
         trend = self._trend.trend()
         rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
-        cursors = self._cursors.add(observation.cursors, now, observation.polls, observation.flow.arrived_by_source)
+        members = {name: value for feature in self._features for name, value in feature.add(observation, self.thresholds).items()}
         seen = RuleInput(
             observation=observation,
             rates=rates,
             trend=trend,
-            cursors=cursors,
-            cursor_watch=self._cursors,
             thresholds=self.thresholds,
             watched=now - self._watched_since,
             untouched=self._waiting.untouched(now),
+            features=self._features,
             failing=self._failing.add(observation, self.thresholds),
         )
         return Snapshot(
             observation=observation,
             rates=rates,
-            cursors=cursors,
             problems=_problems(seen),
-            lock_problems={
-                lock.path: code for lock in observation.locks if (code := lock_problem(lock, now, self.thresholds)) is not None
-            },
             history=history,
             cell=CELL,
             rate_history=self._flow_history.cells(now),
             not_judged=tuple(not_judged(seen)),
             not_judged_codes=not_judged_codes(seen),
             not_visible=tuple(not_visible(seen)),
+            **members,
         )
 
     def measured(self, consumers: ConsumerList) -> ConsumerList:
         """Adds the rates of each consumer, as of the last look."""
         return self._holders.measured(consumers)
 
-    def use(self, thresholds: Thresholds) -> None:
-        """Judges by other thresholds from the next look on."""
-        self.thresholds = thresholds
-        self._cursors.window = thresholds.cursor_window
+    def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
+        """Returns the observation with all values hidden that ``redactor`` hides."""
+        for feature in self._features:
+            observation = feature.redacted(observation, redactor)
+        return observation
 
-    def highest(self, source: Json, file: Json = None) -> Json:
-        """Returns the highest value that was seen of ``source`` (in ``file``; None: in any), None if it was never seen. May be
-        called from another thread."""
-        return self._cursors.highest(source, file)
+    def plan_options(self, action: Action, options: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Adds what was seen to the options of a plan. May be called from another thread."""
+        for feature in self._features:
+            options = feature.plan_options(action, options)
+        return options
 
     def _follow_clock(self, observation: Observation) -> None:
         """Restarts watching after a clock jump: times before it cannot be subtracted from times after it."""
@@ -768,33 +659,9 @@ def _problems(seen: RuleInput) -> tuple[Problem, ...]:
     """Returns problems in the order of the codes; within a code critical ones first, then in the order of the rules, so that
     lines keep their place."""
     of_messages = () if seen.mail else (_paused, _new, _claims, _tmp, _odd, _found_by_kind)
-    rules = (_blind, _disk, _clock, *of_messages, _cursors, _locks, _given_up, _unsafe)
+    rules = (_blind, _disk, _clock, *of_messages, *(feature.problems for feature in seen.features))
     found = [problem for rule in rules for problem in rule(seen)]
     severities = list(Severity)  # the worst first
     return tuple(sorted(found, key=lambda problem: (problem.rank, severities.index(problem.severity))))
 
 
-# Hides redacted values in an observation, before any history, verdict or text is derived from them.
-
-def redacted(observation: Observation, redactor: Redactor) -> Observation:
-    """Returns the observation with the values of cursors and the lines of poll logs hidden as ``redactor`` says."""
-    cursors = tuple(_redacted(one, redactor) for one in observation.cursors)
-    polls = tuple(replace(poll, line=redactor.text(poll.line)) for poll in observation.polls)
-    return replace(observation, cursors=cursors, polls=polls)
-
-
-def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
-    def sections(shown: Mapping[str, Json]) -> dict[str, Json]:
-        return {name: redactor.section(name, value, marked=True) for name, value in shown.items()}
-
-    def write(one: CursorWrite) -> CursorWrite:
-        old, new = (redactor.section(one.source, value, marked=True) for value in (one.old, one.new))
-        return replace(one, old=old, new=new)
-
-    def version(one: CursorVersion) -> CursorVersion:
-        return replace(one, sections=sections(one.sections))
-
-    shown = None if cursor.sections is None else sections(cursor.sections)
-    return replace(
-        cursor, sections=shown, journal=tuple(map(write, cursor.journal)), earlier=tuple(map(version, cursor.earlier))
-    )
