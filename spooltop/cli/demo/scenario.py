@@ -15,18 +15,19 @@ import logging
 import math
 import os
 import random
+import re
 import select
 import signal
 import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -143,7 +144,6 @@ def _own_streams(errors: str) -> None:
         os.dup2(fd, stream)
     os.close(null)
     os.close(log)
-    sys.stdout = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  lasts
 
 
 def _call_it(title: str) -> None:
@@ -185,16 +185,16 @@ FIRST_CRASH = 2.0
 NEXT_CRASH = 25.0
 CRASH_AGAIN = 4.0
 """Time after which a consumer is killed if no dead claim is left, so that there is always one to requeue."""
-MOST_DEAD = 3
-"""Maximum number of dead claims; at this number no consumer is killed until some are put back."""
+MOST_DEAD = 2
+"""Number of dead claims, without that of the poison message, at which no consumer is killed until some are put back."""
 POISON_WORK = 12.0
 """Time for which the poison message is processed before it kills its consumer."""
 POISON_AGAIN = 60.0
+"""Time after which the poison message is put again if nobody holds it, and it does not wait."""
 RESTART = 1.5
 LAST_WORK = 2.0
 """Time that consumers of a spool that is kept have to give their claims back when the demo is over."""
 
-FIRST_LITTER = 0.5
 NEXT_LITTER = 45.0
 LITTER_AGAIN = 2.0
 """Time after which the next file is abandoned if none is left in ``tmp``, so that there is always one to purge."""
@@ -290,7 +290,13 @@ def write_slowly(child: Child, spool: str) -> None:
 
 
 def die_writing(child: Child, spool: str) -> None:
-    """Writes the beginning of a message and is killed."""
+    """Writes the beginning of a message and is killed, once few enough files of dead writers are in ``tmp``."""
+    tmp, due = os.path.join(spool, "tmp"), time.monotonic() + NEXT_LITTER
+    while left := sum(not os.path.exists(f"/proc/{pid}") for pid in re.findall(r"\.P([0-9]+)R", " ".join(os.listdir(tmp)))):
+        if left < MOST_LITTER and time.monotonic() >= due:
+            break
+        if not child.wait(LITTER_AGAIN):
+            return
     with Spool(spool, durable=False) as box:
         box.put(Export(child, 1, 0.2, dies=True), source="email")
 
@@ -319,12 +325,9 @@ def _work(child: Child, claim: QueueClaim, seconds: float) -> None:
     """Acks after ``seconds``; rejects a message in an unknown encoding, and gives one back whose picture is still missing, to be
     tried again. A poison message kills the process after ``POISON_WORK`` seconds. Gives the claim back if the demo ends before
     that."""
-    try:
-        record = json.loads(claim.data)
-    except ValueError:
-        record = {}  # what a person puts into a demo need not be JSON
-    if not isinstance(record, dict):
-        record = {}
+    record: dict[str, Any] = {}
+    with suppress(ValueError, TypeError):  # what a person puts into a demo need not be JSON of an object
+        record.update(json.loads(claim.data))
     kills = isinstance(record.get("attachment"), dict)
     if not child.wait(POISON_WORK if kills else seconds):
         claim.release()
@@ -389,8 +392,8 @@ def poll(
     log.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.raiseExceptions = False  # a log on a full disk: the poll went well all the same
     with Spool(spool, durable=False) as box:
-        for turn in _turns(child, first, every):
-            newest = NEWEST[source] + arrived(int(turn * every / ROUND))
+        while child.wait(every - (time.monotonic() - first) % every):
+            newest = NEWEST[source] + arrived(int((time.monotonic() - first) // ROUND))
             try:
                 read = cursors.read()
                 if lag and not child.wait(lag):
@@ -420,30 +423,12 @@ def _usable(source: str, cursors: Mapping[str, Json], newest: int) -> int:
     return max(value, newest - _ROWS_AT_ONCE) if isinstance(value, int) and 0 <= value <= newest else newest
 
 
-def _turns(child: Child, first: float, every: float) -> Iterator[int]:
-    """Counts the polls from ``first`` on as they become due; polls that were missed are skipped."""
-    turn = -1
-    while True:
-        turn = max(turn + 1, int((time.monotonic() - first) // every))
-        if not child.wait(first + turn * every - time.monotonic()):
-            return
-        yield turn
-
-
 # The process that starts the actors, kills some of them, and replaces those that died. It has no threads, so it may fork.
 
 WORKERS = ("worker-1.py", "worker-2.py")
 
 Acts = Mapping[str, tuple[Any, ...]]
 """Functions of actors, each with what it is called with after the ``Child``, by the names of their processes."""
-
-
-class HeldMessage(NamedTuple):
-    """A claim: its name, the process that holds it, and whether the message kills each of its consumers."""
-
-    name: str
-    pid: int
-    poison: bool
 
 
 class Scenario(ABC):
@@ -455,7 +440,6 @@ class Scenario(ABC):
         self.child = child
         self.open_queue = open_queue
         self._open_doomed = open_doomed
-        self._poison_at = float("inf")
         self.running: dict[int, str] = {}
         self.dead: set[int] = set()
         self._counted: set[str] = set()
@@ -465,6 +449,7 @@ class Scenario(ABC):
         its work is not needed."""
         self.began = time.monotonic()
         self._crash_at = self.began + FIRST_CRASH
+        self._poison_at = self.began + POISON_AGAIN
         self._acts = self.acts()
         self.before()
         self.due = dict.fromkeys(self._acts, self.began)
@@ -473,9 +458,11 @@ class Scenario(ABC):
             self._reap(now)
             for title in [title for title, at in self.due.items() if at <= now]:
                 del self.due[title]
-                self.start(title, *self._acts[title])
+                act, *more = self._acts[title]
+                pid = fork(title, partial(act, self.child, *more))
+                self.dead.discard(pid)  # the number is used again
+                self.running[pid] = title
             self._casualties(now)
-            self.further(now)
             if not self.child.wait(TICK):
                 break
         end = time.monotonic() + (LAST_WORK if kept else 0.0)
@@ -500,16 +487,8 @@ class Scenario(ABC):
         }
 
     @abstractmethod
-    def held(self) -> Sequence[HeldMessage]:
-        """Lists the claims."""
-
-    @abstractmethod
-    def poison_waits(self) -> bool:
-        """True if the message that kills each of its consumers waits for the next."""
-
-    def further(self, now: float) -> None:
-        """Does what else happens now and then."""
-        return
+    def held(self) -> dict[str, int]:
+        """Returns the claims: their names, which begin with the id of the message, and the processes that hold them."""
 
     def before(self) -> None:
         """Sets up the history of the queue: a message whose two earlier consumers were killed, and messages that wait."""
@@ -529,13 +508,6 @@ class Scenario(ABC):
             assert claim is not None
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def start(self, title: str, act: Callable[..., None], *more: object) -> int:
-        """Starts an actor and returns its pid."""
-        pid = fork(title, lambda: act(self.child, *more))
-        self.dead.discard(pid)  # the number is used again
-        self.running[pid] = title
-        return pid
-
     def _reap(self, now: float) -> None:
         while self.running:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -547,49 +519,43 @@ class Scenario(ABC):
                 self.due[title] = now + RESTART
 
     def _casualties(self, now: float) -> None:
+        """Counts the dead claims, and kills a worker now and then."""
         claims = self.held()
-        self.dead.intersection_update(claim.pid for claim in claims)
-        self._count({claim.name for claim in claims if claim.pid in self.dead})
+        self.dead.intersection_update(claims.values())
+        self._count({name for name, pid in claims.items() if pid in self.dead})
         if not self._counted:
             self._crash_at = min(self._crash_at, now + CRASH_AGAIN)
-        poisoned = self._poison_lives(claims, now)
-        if now < self._crash_at or len(self._counted) + poisoned >= MOST_DEAD:
-            return
-        for claim in claims:
-            if self.running.get(claim.pid) in WORKERS and not claim.poison:
-                self._crash(claim, now)
-                return
-
-    def _poison_lives(self, claims: Sequence[HeldMessage], now: float) -> bool:
-        """True if that message waits or is worked on. If it is nowhere, it is put again after a while."""
-        holders = {claim.pid for claim in claims if claim.poison}
-        waits = not holders and self.poison_waits()
-        if not holders and not waits and now >= self._poison_at:
-            with self.open_queue() as box:
-                self.poison = box.put(poison(), source="teams")
-            waits = True
-        if holders or waits:
+        others = [name for name in claims if not name.startswith(self.poison)]
+        if len(others) < len(claims):
             self._poison_at = now + POISON_AGAIN
-        return waits or not holders <= self.dead
+        elif now >= self._poison_at:
+            self._poison_at = now + POISON_AGAIN
+            with self.open_queue() as box:
+                if box.peek() != self.poison:
+                    self.poison = box.put(poison(), source="teams")
+        if now < self._crash_at or sum(claims[name] in self.dead for name in others) >= MOST_DEAD:
+            return
+        for name in others:
+            if self.running.get(claims[name]) in WORKERS:
+                self._crash(name, claims[name], now)
+                return
 
     def _count(self, gone: set[str]) -> None:
         for _ in gone - self._counted:
             self.child.report()
         self._counted = gone
 
-    def _crash(self, claim: HeldMessage, now: float) -> None:
+    def _crash(self, name: str, pid: int, now: float) -> None:
         """Kills a worker. A claim that it still held is counted at once, before anybody can put it back."""
-        os.kill(claim.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, claim.pid, os.WEXITED | os.WNOWAIT)
-        if any(claim.name == one.name for one in self.held()):
-            self._count(self._counted | {claim.name})
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        if name in self.held():
+            self._count(self._counted | {name})
             self._crash_at = now + NEXT_CRASH
         self._reap(now)
 
 
 # The scenario in a directory: producers with cursors, consumers, writers that die, and programs that share a lock.
-
-LITTERER = "fetch_mail.py"
 
 
 class SpoolScenario(Scenario):
@@ -599,10 +565,8 @@ class SpoolScenario(Scenario):
         queue = partial(Spool, spool, durable=False)
         super().__init__(child, queue, queue)
         self.spool = spool
-        self._litterers: set[int] = set()
 
     def acts(self) -> Acts:
-        self._litter_at = self.began + FIRST_LITTER
         spool, began = self.spool, self.began
         return {
             "poll_imessage.py": (poll, spool, "imessage", began + 3.9, lambda turn: 4),
@@ -612,26 +576,11 @@ class SpoolScenario(Scenario):
             "poll_email.py": (poll, spool, "email", began + EMAIL_READS, lambda turn: 3 * turn + 3, True, EMAIL_WRITES_AFTER),
             **self.consumers(),
             "export_mail.py": (write_slowly, spool),
+            "fetch_mail.py": (die_writing, spool),
             "import.py": (share_lock, spool, LOCK_HELD, 0.0, LOCK_PAUSE),
             "backup.py": (share_lock, spool, 1.0, 1.0, 1.0),
         }
 
-    def held(self) -> Sequence[HeldMessage]:
+    def held(self) -> dict[str, int]:
         claims = [names.parse(name, claimed=True) for name in os.listdir(os.path.join(self.spool, "cur"))]
-        return [HeldMessage(one.raw, one.pid, one.id == self.poison) for one in claims if one.pid is not None]
-
-    def poison_waits(self) -> bool:
-        return any(raw.startswith(self.poison) for raw in os.listdir(os.path.join(self.spool, "new")))
-
-    def further(self, now: float) -> None:
-        """Has a writer die in ``tmp`` now and then."""
-        files = os.listdir(os.path.join(self.spool, "tmp"))
-        writing = {pid for pid, title in self.running.items() if title == LITTERER}
-        left = sum(pid in writing or any(f".P{pid}R" in raw for raw in files) for pid in self._litterers)
-        if not left:
-            self._litter_at = min(self._litter_at, now + LITTER_AGAIN)
-        if now < self._litter_at:
-            return
-        self._litter_at = now + NEXT_LITTER
-        if left < MOST_LITTER:
-            self._litterers.add(self.start(LITTERER, die_writing, self.spool))
+        return {one.raw: one.pid for one in claims if one.pid is not None}

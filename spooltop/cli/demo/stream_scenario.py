@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import Action, Box, escape
 
 from .demo_dir import STREAM, WORKING, socket_in
-from .scenario import NEWEST, Acts, Child, HeldMessage, OpenQueue, Scenario, fork, row
+from .scenario import NEWEST, Acts, Child, OpenQueue, Scenario, fork, row
 
 # The Redis or Valkey server of a demo: found, started on a socket in the demo's own directory, and ended with the demo.
 
@@ -202,15 +202,14 @@ class StreamScenario(Scenario):
                 if claim is not None:
                     claim.end()
 
-    def held(self) -> Sequence[HeldMessage]:
+    def held(self) -> dict[str, int]:
         processes = self._redis.hgetall(_NAMES.consumers)
-        found = []
+        found = {}
         for claim in self._redis.xpending_range(STREAM, WORKING, "-", "+", _LISTED):
             process = processes.get(claim["consumer"])
             if process is not None:
-                id = claim["message_id"].decode()
-                name = f"{id},{claim['times_delivered']}"
-                found.append(HeldMessage(name, int(process.rpartition(b" ")[2]), id == self.poison))
+                name = f"{claim['message_id'].decode()},{claim['times_delivered']}"
+                found[name] = int(process.rpartition(b" ")[2])
         self._forget(processes)
         return found
 
@@ -222,10 +221,6 @@ class StreamScenario(Scenario):
             if not self._redis.xpending_range(STREAM, WORKING, "-", "+", 1, consumername=consumer):
                 self._redis.xgroup_delconsumer(STREAM, WORKING, consumer)
                 self._redis.hdel(_NAMES.consumers, consumer)
-
-    def poison_waits(self) -> bool:
-        found = self._redis.xpending_range(STREAM, WORKING, self.poison, self.poison, 1)
-        return bool(found) and found[0]["consumer"] == b"~spooltop"
 
 
 def open_queue(address: str, lease: float = _LEASE) -> StreamQueue:
