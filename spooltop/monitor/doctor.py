@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from spooltop.control import Control
 from spooltop.errors import Refused
 from spooltop.model.snapshot import Disk, Problem, Severity, Snapshot
 from spooltop.model.target import FolderState, MountState, PlaceFacts, Trial, has_scheme
-from spooltop.model.units import count, duration, percent, size
+from spooltop.model.units import DAY, HOUR, count, duration, percent, size
 from spooltop.model.vocabulary import Action, escape
 
 # Result of one check of ``spooltop doctor``.
@@ -35,9 +36,9 @@ class Diagnosis(Struct, frozen=True):
     escaped names only."""
 
     check: str
-    health: Health
     text: str
     remedy: str = ""
+    health: Health = Health.OK
 
 
 class FillRate(Struct, frozen=True):
@@ -58,16 +59,9 @@ class Examined(Struct, frozen=True):
     demos: tuple[str, ...] = ()
 
 
-def ok(check: str, text: str) -> Diagnosis:
-    return Diagnosis(check, Health.OK, text)
-
-
-def warning(check: str, text: str, remedy: str) -> Diagnosis:
-    return Diagnosis(check, Health.WARNING, text, remedy)
-
-
-def problem(check: str, text: str, remedy: str) -> Diagnosis:
-    return Diagnosis(check, Health.PROBLEM, text, remedy)
+ok = partial(Diagnosis, health=Health.OK)
+warning = partial(Diagnosis, health=Health.WARNING)
+problem = partial(Diagnosis, health=Health.PROBLEM)
 
 
 def worst_of(problems: Iterable[Problem], *codes: str) -> tuple[Health, str]:
@@ -127,7 +121,7 @@ def _clock(seen: Examined) -> Diagnosis:
     health, words = worst_of(seen.snapshot.problems, "clock-skew")
     remedy = "synchronise it: timedatectl set-ntp true, or install chrony; on all machines that put messages here"
     if health is not Health.OK:
-        return Diagnosis("clock", Health.WARNING, words, remedy)
+        return warning("clock", words, remedy)
     if clock.synchronised is None:
         return ok("clock", "not known whether it is synchronised; no message is dated in the future")
     if not clock.synchronised:
@@ -176,7 +170,7 @@ def _boxes(seen: Examined) -> Diagnosis:
         )  # fmt: skip
     health, words = worst_of(seen.snapshot.problems, "blind")
     if health is not Health.OK:
-        return Diagnosis("boxes", health, words, f"spooltop status {path}")
+        return Diagnosis("boxes", words, f"spooltop status {path}", health)
     return ok("boxes", "tmp, new and cur are there and can be listed")
 
 
@@ -251,8 +245,8 @@ def _you(seen: Examined) -> Diagnosis:
         return ok("you", f"you are {user}; a mail folder is never changed")
     if place.layout != "spool":
         return ok("you", f"you are {user}: {escape(words)}" if words else f"you are {user}")
-    reasons = {action: capabilities.why_not(action) for action in (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.INJECT)}
-    denied = {action: why for action, why in reasons.items() if why is not None}
+    actions = (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.INJECT)
+    denied = {action: why for action in actions if (why := capabilities.why_not(action)) is not None}
     if not denied:
         return ok("you", f"you are {user}, and may do everything here")
     cur, path = place.folders["cur"], quoted(place.path)
@@ -295,7 +289,7 @@ def _cursors(seen: Examined) -> Iterator[Diagnosis]:
     health, words = worst_of(snapshot.problems, "unsafe-writer", "cursor-reverted", "cursor-unreadable")
     if health is not Health.OK:
         remedy = "let each poller store its own section with CursorFile.advance, or under .cursors.lock"
-        yield Diagnosis("cursor-writers", health, words, remedy)
+        yield Diagnosis("cursor-writers", words, remedy, health)
     elif {"unsafe-writer", "cursor-reverted"} & set(snapshot.not_judged_codes):
         yield ok("cursor-writers", f"no unsafe writer in one look; spooltop doctor {path} --watch 2m sees more")
     else:
@@ -327,7 +321,7 @@ def _leftovers(seen: Examined) -> list[Diagnosis]:
         (expired, f"{count(expired)} messages in the trash have expired", f"spooltop purge {path} --expired"),
     )  # fmt: skip
     found = [
-        Diagnosis("leftovers", Health.WARNING if remedy else Health.OK, text, remedy) for there, text, remedy in rows if there
+        Diagnosis("leftovers", text, remedy, Health.WARNING if remedy else Health.OK) for there, text, remedy in rows if there
     ]
     return found or [ok("leftovers", "nothing was left behind by a process that was killed")]
 
@@ -368,7 +362,6 @@ _OPTIONS = (
 )  # fmt: skip
 """Options of a mount that break a promise."""
 _QUOTAS = frozenset(("quota", "usrquota", "grpquota", "uquota", "gquota", "usrjquota", "grpjquota"))
-HOUR, DAY = 3600.0, 86400.0
 
 
 def _kind(place: PlaceFacts) -> Diagnosis:
@@ -380,7 +373,7 @@ def _kind(place: PlaceFacts) -> Diagnosis:
         return warning(name, text, f"tell by hand: df -T {quoted(place.path)}")
     for kinds, health, text, remedy in _KINDS:
         if kind in kinds:
-            return Diagnosis(name, health, f"{where} {text}", remedy)
+            return Diagnosis(name, f"{where} {text}", remedy, health)
     if not mount.local:
         return warning(
             name,
@@ -411,7 +404,10 @@ def _options(mount: MountState) -> Iterator[Diagnosis]:
 def _one_mount(place: PlaceFacts) -> Diagnosis:
     folders = {name: one for name, one in place.folders.items() if not one.missing and not one.error}
     base = folders.get("new", place.folders["."])
-    apart = [one for one in folders.values() if _is_apart(one, base) and one.name != "."]
+    apart = [
+        one for name, one in folders.items()
+        if name != "." and (one.device != base.device or (None not in (one.mount, base.mount) and one.mount != base.mount))
+    ]  # fmt: skip
     if not apart:
         boxes = [name for name in folders if name != "." and "/" not in name]
         named = f"{', '.join(boxes[:-1])} and {boxes[-1]}" if len(boxes) > 1 else "all boxes"
@@ -427,16 +423,11 @@ def _one_mount(place: PlaceFacts) -> Diagnosis:
     )  # fmt: skip
 
 
-def _is_apart(one: FolderState, base: FolderState) -> bool:
-    return one.device != base.device or (None not in (one.mount, base.mount) and one.mount != base.mount)
-
-
 def _trials(place: PlaceFacts) -> Iterator[Diagnosis]:
     if place.trials is None:
         yield from _untried(place)
         return
-    write = place.trials["write"]
-    trials = place.trials
+    trials, write = place.trials, place.trials["write"]
     if not write.worked:
         yield problem("write", f"a file in tmp cannot be written and synced: {write.error}", _writable(place))
         trials = {name: one for name, one in trials.items() if one.error != write.error}  # a full disk is said once
@@ -559,7 +550,7 @@ def _left(
                 health = Health.PROBLEM
             elif seconds < DAY and health is Health.OK:
                 health = Health.WARNING
-    return Diagnosis(check, health, f"{free}; {words}", "" if health is Health.OK else remedy)
+    return Diagnosis(check, f"{free}; {words}", "" if health is Health.OK else remedy, health)
 
 
 def _shares(place: PlaceFacts) -> Diagnosis:
@@ -595,15 +586,10 @@ def examined(control: Control, *, write: bool, watch: float = 0.0, demos: Sequen
     if watch:
         last = control.watch(watch)
         before, after = first.observation.disk or Disk(), last.observation.disk or Disk()
-        filling = FillRate(
-            last.taken_at - first.taken_at, _used(before.bytes_free, after.bytes_free),
-            _used(before.inodes_free, after.inodes_free),
-        )  # fmt: skip
+        free = (before.bytes_free, after.bytes_free), (before.inodes_free, after.inodes_free)
+        used = (None if one is None or two is None else one - two for one, two in free)
+        filling = FillRate(last.taken_at - first.taken_at, *used)
     return Examined(collect(path, control.layout, write=write), last, filling, tuple(demos))
-
-
-def _used(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else before - after
 
 
 def diagnose(seen: Examined) -> list[Diagnosis]:

@@ -103,8 +103,8 @@ class TargetEvents:
             before = self._reverts.get(source, 0 if not self._first else cursor.reverts)
             self._reverts[source] = cursor.reverts
             if cursor.reverts > before:
-                more: dict[str, Json] = {"reverts": cursor.reverts, "value": cursor.value}
-                yield self._event(EventKind.REVERTED, snapshot.taken_at, source, cursor.evidence, more)
+                more = {"reverts": cursor.reverts, "value": cursor.value}
+                yield self._event(EventKind.REVERTED, snapshot.taken_at, source, cursor.evidence, **more)
 
     def _ended_operations(self, at: float, operations: Sequence[OperationRecord]) -> Iterator[QueueEvent]:
         for record in reversed(operations):
@@ -117,20 +117,23 @@ class TargetEvents:
             del self._reported[operation]
 
     def _of_problem(self, kind: EventKind, at: float, problem: Problem) -> QueueEvent:
-        more: dict[str, Json] = {"severity": str(problem.severity), "count": problem.count, "view": problem.view}
-        if problem.subject is not None:
-            more["subject"] = escape(problem.subject)
-        return self._event(kind, at, problem.code, problem.text, more)
+        more = {} if problem.subject is None else {"subject": escape(problem.subject)}
+        severity = str(problem.severity)
+        return self._event(
+            kind, at, problem.code, problem.text, severity=severity, count=problem.count, view=problem.view, **more
+        )
 
     def _of_operation(self, at: float, record: OperationRecord) -> QueueEvent:
         counts = {"done": record.done, "skipped": record.skipped, "failed": record.failed}
         said = ", ".join(f"{name} {many}" for name, many in counts.items())
         text = f"{record.action} by {escape(record.user)}: {said}"
-        more: dict[str, Json] = {"action": str(record.action), "user": escape(record.user), "began_at": record.at, **counts}
-        return self._event(EventKind.OPERATION, at, record.operation, text, more)
+        action, user = str(record.action), escape(record.user)
+        return self._event(
+            EventKind.OPERATION, at, record.operation, text, action=action, user=user, began_at=record.at, **counts
+        )
 
-    def _event(self, kind: EventKind, at: float, subject: str, text: str, more: Mapping[str, Json] | None = None) -> QueueEvent:
-        return QueueEvent(kind, at, self._target, subject, text, more or {})
+    def _event(self, kind: EventKind, at: float, subject: str, text: str, /, **more: Json) -> QueueEvent:
+        return QueueEvent(kind, at, self._target, subject, text, more)
 
 
 def as_text(event: QueueEvent) -> str:
@@ -159,4 +162,3 @@ def _differs(before: Problem, now: Problem) -> bool:
     Each message more would be a line a second in a storm."""
     low, high = sorted((before.count, now.count))
     return before.severity is not now.severity or (high >= 2 * low and high > low)
-

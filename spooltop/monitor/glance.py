@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
-from spooltop.model.snapshot import Problem, Severity, Snapshot, pause_words
+from spooltop.model.snapshot import Observation, Problem, Snapshot, pause_words
 from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 
@@ -34,9 +34,6 @@ class Level(IntEnum):
     PENDING = 6
 
 
-_OF_SEVERITY = {Severity.CRITICAL: Level.CRITICAL, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.NOTE}
-
-
 class Glance(Struct, frozen=True):
     """All that is known of ``target``. ``counted`` are the names in its boxes before the first look (None: a box that cannot be
     counted), ``snapshot`` is the last look, ``error`` says why there is none. ``silent_for``: seconds for which it has not
@@ -50,10 +47,14 @@ class Glance(Struct, frozen=True):
     step: str = ""
 
     @property
+    def _observation(self) -> Observation | None:
+        return None if self.snapshot is None else self.snapshot.observation
+
+    @property
     def worst(self) -> Problem | None:
         """The worst of its problems: critical ones before warnings, then in the order of the codes."""
         problems = self.snapshot.problems if self.snapshot is not None else ()
-        return min(problems, key=lambda one: (_OF_SEVERITY[one.severity], one.rank), default=None)
+        return min(problems, key=lambda one: (Level[one.severity.name], one.rank), default=None)
 
     @property
     def level(self) -> Level:
@@ -64,7 +65,7 @@ class Glance(Struct, frozen=True):
         if self.snapshot is None:
             return Level.PENDING
         if (worst := self.worst) is not None:
-            return _OF_SEVERITY[worst.severity]
+            return Level[worst.severity.name]
         return Level.FINE if self.snapshot.observation.paused is None else Level.NOTE
 
     @property
@@ -81,13 +82,14 @@ class Glance(Struct, frozen=True):
             return self.error
         if (worst := self.worst) is not None:
             return worst.text
-        pause = self.snapshot.observation.paused if self.snapshot is not None else None
-        return "" if pause is None or self.snapshot is None else f"paused {pause_words(pause, self.snapshot.taken_at)}"
+        if self.snapshot is None or (pause := self.snapshot.observation.paused) is None:
+            return ""
+        return f"paused {pause_words(pause, self.snapshot.taken_at)}"
 
     @property
     def only_paused(self) -> bool:
         """True where nothing is worse than that it is paused."""
-        paused = self.snapshot is not None and self.snapshot.observation.paused is not None
+        paused = (observation := self._observation) is not None and observation.paused is not None
         return paused and (self.level is Level.NOTE or (self.worst is not None and self.worst.code == "paused"))
 
     def count(self, *boxes: Box) -> int | None:
@@ -96,10 +98,10 @@ class Glance(Struct, frozen=True):
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def _count(self, box: Box) -> int | None:
-        if self.snapshot is not None:
-            state = self.snapshot.observation.boxes.get(box)
-            return 0 if state is None and box in ASIDE else None if state is None else state.count
-        return None if self.counted is None else self.counted.get(box)
+        if (observation := self._observation) is None:
+            return None if self.counted is None else self.counted.get(box)
+        state = observation.boxes.get(box)
+        return state.count if state is not None else 0 if box in ASIDE else None
 
     @property
     def rates(self) -> tuple[float | None, float | None]:
@@ -122,7 +124,7 @@ class Glance(Struct, frozen=True):
     @property
     def dead(self) -> int | None:
         """The number of claims of dead consumers; None where it is not judged, or nothing could prove it."""
-        observation = None if self.snapshot is None else self.snapshot.observation
+        observation = self._observation
         if observation is None or not (observation.judges_claims and observation.proves_death) or self._count(Box.CUR) is None:
             return None
         return observation.counts.dead
@@ -130,8 +132,8 @@ class Glance(Struct, frozen=True):
     @property
     def oldest_at(self) -> float | None:
         """When the oldest message in ``new`` was put, epoch seconds; None where there is none, or it is not known."""
-        state = self.snapshot.observation.boxes.get(Box.NEW) if self.snapshot is not None else None
-        return None if state is None or not state.count else state.oldest_at
+        state = observation.boxes.get(Box.NEW) if (observation := self._observation) is not None else None
+        return state.oldest_at if state is not None and state.count else None
 
 
 def natural(name: str) -> tuple[str, ...]:

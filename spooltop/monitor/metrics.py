@@ -106,8 +106,7 @@ class _Operations:
 
 
 def _outcomes(record: OperationRecord) -> Mapping[tuple[str, str], int]:
-    action = str(record.action)
-    return {(action, "done"): record.done, (action, "skipped"): record.skipped, (action, "failed"): record.failed}
+    return {(str(record.action), str(one)): getattr(record, one) for one in Outcome}
 
 
 class TargetMetrics:

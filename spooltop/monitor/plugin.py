@@ -109,25 +109,7 @@ class Condition(Struct, frozen=True):
     range: Range | None = None
 
 
-class Measure(Struct, frozen=True):
-    """A value of the performance data. ``value`` None: not known. ``unit`` is ``s``, ``B``, ``c`` (a counter) or empty."""
-
-    label: str
-    value: float | None
-    unit: str = ""
-    most: float | None = None
-
-
-class Finding(Struct, frozen=True):
-    """State of one target, in words and in values. ``why`` are those of the words that explain the state."""
-
-    state: State
-    text: str
-    measures: tuple[Measure, ...] = ()
-    why: str = ""
-
-
-class _Reading(NamedTuple):
+class Reading(NamedTuple):
     """A value of a look, which lies between ``low`` and ``high``; ``low`` None: not known. ``why`` it is not known exactly, or
     what would tell. ``most`` is the largest possible value."""
 
@@ -137,88 +119,99 @@ class _Reading(NamedTuple):
     most: float | None = None
 
     @classmethod
-    def at_least(cls, value: float, why: str) -> _Reading:
+    def at_least(cls, value: float, why: str) -> Reading:
         """A value that is exact unless there is a reason ``why`` not."""
         return cls(value, math.inf if why else value, why)
 
 
+class Finding(Struct, frozen=True):
+    """State of one target, in words, and in the values of the performance data by name. ``why`` are those of the words that
+    explain the state."""
+
+    state: State
+    text: str
+    measures: Mapping[str, Reading] = {}
+    why: str = ""
+
+
 class _Value(NamedTuple):
-    """A value of the performance data, which a condition may name. It is left out where it is not known, unless ``always``."""
+    """A value of the performance data, which a condition may name. It is left out where it is not known, unless ``always``.
+    ``unit`` is ``s``, ``B``, ``c`` (a counter) or empty."""
 
     name: str
     does: str
-    read: Callable[[Snapshot], _Reading]
+    read: Callable[[Snapshot], Reading]
     unit: str = ""
     always: bool = False
 
 
-def _box(box: Box, snapshot: Snapshot) -> _Reading:
+def _box(box: Box, snapshot: Snapshot) -> Reading:
     state = snapshot.observation.boxes.get(box)
     if state is None:
-        return _Reading(None, why=f"there is no {box} here")
+        return Reading(None, why=f"there is no {box} here")
     if state.count is None or state.error:
-        return _Reading(None, why=state.error or state.note or f"{box} is not visible")
-    return _Reading.at_least(state.count, _incomplete(snapshot, box))
+        return Reading(None, why=state.error or state.note or f"{box} is not visible")
+    return Reading.at_least(state.count, _incomplete(snapshot, box))
 
 
-def _age(snapshot: Snapshot) -> _Reading:
+def _age(snapshot: Snapshot) -> Reading:
     waiting = _box(Box.NEW, snapshot)
     new = snapshot.observation.boxes.get(Box.NEW)
     if waiting.low is None or new is None:
         return waiting
     if not waiting.low or new.due == 0:
-        return _Reading.at_least(0.0, waiting.why)
+        return Reading.at_least(0.0, waiting.why)
     if new.oldest_at is None:
-        return _Reading(None, why="nothing here says when a message was put")
-    return _Reading.at_least(max(0.0, snapshot.taken_at - new.oldest_at), waiting.why)
+        return Reading(None, why="nothing here says when a message was put")
+    return Reading.at_least(max(0.0, snapshot.taken_at - new.oldest_at), waiting.why)
 
 
-def _dead(snapshot: Snapshot) -> _Reading:
+def _dead(snapshot: Snapshot) -> Reading:
     observation = snapshot.observation
     claims = _box(Box.CUR, snapshot)
     if claims.low is None:
         return claims
     if why := _not_there(snapshot, "claims-dead") or ("" if observation.proves_death else _not_judged(snapshot, "claims-dead")):
-        return _Reading(None, why=why)
+        return Reading(None, why=why)
     counts = observation.counts
     most = counts.dead + counts.unknown if observation.judged_all else math.inf
-    return _Reading(counts.dead, math.inf if math.isinf(claims.high) else most, _not_judged(snapshot, "claims-dead"))
+    return Reading(counts.dead, math.inf if math.isinf(claims.high) else most, _not_judged(snapshot, "claims-dead"))
 
 
-def _rate(name: str, snapshot: Snapshot) -> _Reading:
+def _rate(name: str, snapshot: Snapshot) -> Reading:
     value: float | None = getattr(snapshot.rates, name)
     if value is None:
-        return _Reading(None, why="needs --watch")
-    return _Reading.at_least(value, "not all changes were seen" if snapshot.rates.lower_bound else "")
+        return Reading(None, why="needs --watch")
+    return Reading.at_least(value, "not all changes were seen" if snapshot.rates.lower_bound else "")
 
 
-def _reverts(snapshot: Snapshot) -> _Reading:
+def _reverts(snapshot: Snapshot) -> Reading:
     reverts = sum(cursor.reverts for cursor in snapshot.cursors)
     why = _not_there(snapshot, "cursor-reverted") or _not_judged(snapshot, "cursor-reverted")
-    return _Reading.at_least(reverts, why) if reverts or not why else _Reading(None, why=why)
+    return Reading.at_least(reverts, why) if reverts or not why else Reading(None, why=why)
 
 
-def _free(snapshot: Snapshot) -> _Reading:
+def _free(snapshot: Snapshot) -> Reading:
     space = next((one for one in snapshot.observation.capacities if one.unit == "bytes" and one.free is not None), None)
     if space is None:
-        return _Reading(None, why="free space is not visible")
+        return Reading(None, why="free space is not visible")
     free = space.free or 0
-    return _Reading(free, free, most=space.total)
+    return Reading(free, free, most=space.total)
 
 
-def _of_code(code: str, snapshot: Snapshot) -> _Reading:
+def _of_code(code: str, snapshot: Snapshot) -> Reading:
     """Reads how many items the problems with this code are about. A problem about nothing that is counted counts as one."""
     found = [problem for problem in snapshot.problems if problem.code == code]
     why = _not_there(snapshot, code) or _not_judged(snapshot, code)
     if not found and why:
-        return _Reading(None, why=why)
+        return Reading(None, why=why)
     why = why or ("there are more" if any(problem.at_least for problem in found) else "")
-    return _Reading.at_least(sum(max(1, problem.count) for problem in found), why)
+    return Reading.at_least(sum(max(1, problem.count) for problem in found), why)
 
 
-def _problems(snapshot: Snapshot) -> _Reading:
+def _problems(snapshot: Snapshot) -> Reading:
     found = sum(problem.severity is not Severity.NOTE for problem in snapshot.problems)
-    return _Reading.at_least(found, _incomplete(snapshot, *snapshot.observation.boxes))
+    return Reading.at_least(found, _incomplete(snapshot, *snapshot.observation.boxes))
 
 
 VALUES = (
@@ -268,7 +261,7 @@ def _known(name: str, more: Sequence[str], what: str, advice: str) -> None:
 def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding:
     """Judges a snapshot. Without conditions each critical problem is critical and each warning a warning; with conditions they
     alone count."""
-    readings = {value.name: _read(snapshot, value.read) for value in VALUES}
+    readings = {name: _read(snapshot, value.read) for name, value in _BY_NAME.items()}
     alerts = _alerts(snapshot, readings, conditions) if conditions else _problem_alerts(snapshot)
     alerts.sort(key=lambda alert: -alert[0].rank)
     worst = alerts[0][0] if alerts else State.OK
@@ -280,7 +273,7 @@ def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding
     words += [problem.text for problem in snapshot.problems if problem.code == "muted"]
     if not conditions and (later := snapshot.not_judged_words()):
         words.append(f"not judged: {', '.join(later)}")
-    return Finding(worst, _BETWEEN.join(words), tuple(_measures(snapshot, readings)), why[0] if why else "")
+    return Finding(worst, _BETWEEN.join(words), _measures(snapshot, readings), why[0] if why else "")
 
 
 def unknown(text: str) -> Finding:
@@ -313,9 +306,9 @@ def _line(state: State, text: str) -> str:
     return f"SPOOL {state.name} - {text.replace('|', '/').replace(';', ',')}"
 
 
-def _read(snapshot: Snapshot, read: Callable[[Snapshot], _Reading]) -> _Reading:
+def _read(snapshot: Snapshot, read: Callable[[Snapshot], Reading]) -> Reading:
     watch = snapshot.observation.watch  # what is shown of a server that is away is old
-    return _Reading(None, why=watch.reason) if watch.away else read(snapshot)
+    return Reading(None, why=watch.reason) if watch.away else read(snapshot)
 
 
 def _not_there(snapshot: Snapshot, code: str) -> str:
@@ -348,18 +341,12 @@ def _incomplete(snapshot: Snapshot, *boxes: Box) -> str:
     return ": ".join((f"not all of {state.box} was read", *map(escape, why)))
 
 
-def _measures(snapshot: Snapshot, readings: Mapping[str, _Reading]) -> Sequence[Measure]:
-    boxes = bool(snapshot.observation.boxes)
-    return [
-        Measure(value.name, one.low, value.unit, one.most)
-        for value in VALUES
-        if (one := readings[value.name]).low is not None or (boxes and value.always)
-    ]
+def _measures(snapshot: Snapshot, readings: Mapping[str, Reading]) -> Mapping[str, Reading]:
+    shown = {name for name, value in _BY_NAME.items() if value.always and snapshot.observation.boxes}
+    return {name: one for name, one in readings.items() if one.low is not None or name in shown}
 
 
-def _alerts(
-    snapshot: Snapshot, readings: Mapping[str, _Reading], conditions: Sequence[Condition]
-) -> list[tuple[State, str]]:
+def _alerts(snapshot: Snapshot, readings: Mapping[str, Reading], conditions: Sequence[Condition]) -> list[tuple[State, str]]:
     """The findings of the conditions; of several on one name the worst counts."""
     found: dict[str, tuple[State, str]] = {}
     for one in conditions:
@@ -370,7 +357,7 @@ def _alerts(
     return list(found.values())
 
 
-def _alert(snapshot: Snapshot, reading: _Reading, one: Condition) -> tuple[State, str] | None:
+def _alert(snapshot: Snapshot, reading: Reading, one: Condition) -> tuple[State, str] | None:
     if one.range is None:
         if problems := [problem.text for problem in snapshot.problems if problem.code == one.name]:
             return one.state, _BETWEEN.join(problems)
@@ -389,8 +376,7 @@ def _alert(snapshot: Snapshot, reading: _Reading, one: Condition) -> tuple[State
 
 
 def _problem_alerts(snapshot: Snapshot) -> list[tuple[State, str]]:
-    states = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State.WARNING}
-    found = [(states[one.severity], one.text) for one in snapshot.problems if one.severity in states]
+    found = [(State[one.severity.name], one.text) for one in snapshot.problems if one.severity is not Severity.NOTE]
     if not found and not snapshot.observation.complete:
         return [(State.UNKNOWN, ": ".join(("the look is not complete", *map(escape, snapshot.observation.hidden))))]
     if not found and not snapshot.observation.judged_all:
@@ -398,7 +384,7 @@ def _problem_alerts(snapshot: Snapshot) -> list[tuple[State, str]]:
     return found
 
 
-def _facts(snapshot: Snapshot, readings: Mapping[str, _Reading], *, reported: bool) -> list[str]:
+def _facts(snapshot: Snapshot, readings: Mapping[str, Reading], *, reported: bool) -> list[str]:
     """``reported``: the words of a problem say already that the spool is paused."""
     depth, claims, dead = (_counted(readings[name]) for name in ("depth", "claims", "dead"))
     if not depth:
@@ -414,24 +400,22 @@ def _facts(snapshot: Snapshot, readings: Mapping[str, _Reading], *, reported: bo
     return [waiting, ", ".join(filter(None, parts))]
 
 
-def _counted(reading: _Reading) -> str:
+def _counted(reading: Reading) -> str:
     """The number with ``≥`` where there may be any more; "" where it is not known."""
     return "" if reading.low is None else count(int(reading.low), complete=not math.isinf(reading.high))
 
 
-def _performance(
-    found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition], kept: Collection[str] | None
-) -> str:
+def _performance(found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition], kept: Collection[str] | None) -> str:
     words = []
     for target, one in found:
         name = escape(target) if len(found) > 1 else ""
-        for measure in one.measures:
-            if kept is not None and measure.label not in kept:
+        for measure, reading in one.measures.items():
+            if kept is not None and measure not in kept:
                 continue
-            label = f"{name} {measure.label}".strip().replace("=", "_").replace("'", "''").replace("|", "_")
-            value = "U" if measure.value is None else f"{_number(measure.value)}{measure.unit}"
-            ranges = [_range(conditions, measure.label, state) for state in (State.WARNING, State.CRITICAL)]
-            fields = [value, *ranges, "0", "" if measure.most is None else _number(measure.most)]
+            label = f"{name} {measure}".strip().replace("=", "_").replace("'", "''").replace("|", "_")
+            value = "U" if reading.low is None else f"{_number(reading.low)}{_BY_NAME[measure].unit}"
+            ranges = [_range(conditions, measure, state) for state in (State.WARNING, State.CRITICAL)]
+            fields = [value, *ranges, "0", "" if reading.most is None else _number(reading.most)]
             words.append(f"'{label}'={';'.join(fields).rstrip(';')}")
     return f" | {' '.join(words)}" if words else ""
 

@@ -162,9 +162,9 @@ class SpoolsWatch:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-            controls = [one.control for one in self._watched.values() if one.began is None and one.control is not None]
-        for control in controls:
-            control.close()
+            idle = [one for one in self._watched.values() if one.began is None]
+        for one in idle:
+            self._close(one)
         if self._watchdog.ident is not None:
             self._watchdog.join(1.0)
 
@@ -303,8 +303,8 @@ class SpoolsWatch:
             gone = [one for target, one in before.items() if target not in self._watched]
             for one in gone:
                 one.dropped = True
-            controls = [one.control for one in gone if one.began is None and one.control is not None]
+            idle = [one for one in gone if one.began is None]
             self._dirty = self._dirty or list(before) != targets
             self._changed.notify_all()
-        for control in controls:
-            control.close()
+        for one in idle:
+            self._close(one)

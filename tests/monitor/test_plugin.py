@@ -172,7 +172,7 @@ def whole() -> Observation:
 
 
 def values(snapshot: Snapshot) -> dict[str, float | None]:
-    return {one.label: one.value for one in finding(snapshot).measures}
+    return {name: one.low for name, one in finding(snapshot).measures.items()}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_no_value_of_a_server_that_is_away_is_known() -> None:
 
 def test_one_table_names_the_values_everywhere() -> None:
     names = [value.name for value in VALUES]
-    shown = [one.label for one in finding(seen(whole())).measures]
+    shown = list(finding(seen(whole())).measures)
     assert shown == [name for name in names if name in shown]
     choice = f"values: {', '.join(names)}; did you mean rejected"
     for text, said in (("reject=0", choice), ("rejected", "rejected needs a range")):
