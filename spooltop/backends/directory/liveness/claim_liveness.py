@@ -345,12 +345,16 @@ class ClaimJudge:
         judged: dict[str, JudgedClaim] = {}
         tokens = tokens_of(tails)
         known = {token: tested[token] for token in tokens if token in tested}
+        alike: dict[tuple[str, str], JudgedClaim] = {}  # one for all claims of a process: a plan groups its messages by them
         for name, tail, token in zip(names, tails, tokens, strict=True):
             holder = known.get(token)
             if holder is not None and not holder.here:  # those that run here are judged claim by claim
-                owner = holder.owner
-                owner = owner._replace(pid=int(tail.rpartition("P")[2])) if owner.pid is None else owner
-                judged[name] = JudgedClaim(holder.verdict, holder.evidence, owner)
+                key = token, tail.rpartition("P")[2]
+                if key not in alike:
+                    owner = holder.owner
+                    owner = owner._replace(pid=int(key[1])) if owner.pid is None else owner
+                    alike[key] = JudgedClaim(holder.verdict, holder.evidence, owner)
+                judged[name] = alike[key]
         others = [name for name in names if name not in judged]
         if others and dirs.cur is not None:
             rest, _ = self._looked_up(dirs.cur, others)
