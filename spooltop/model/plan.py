@@ -215,10 +215,13 @@ def verdicts_of(items: Sequence[Item]) -> Mapping[Verdict | None, int]:
     return known if isinstance(known, Mapping) else Counter(item.verdict for item in items)
 
 
+_NOT_COUNTED = object()
+
+
 def oldest_of(items: Sequence[Item]) -> float | None:
     """Returns when the first of them came into its box, epoch seconds, likewise by ``items.oldest_at``; None if unknown."""
-    if hasattr(items, "oldest_at"):
-        known = items.oldest_at
+    known = getattr(items, "oldest_at", _NOT_COUNTED)
+    if known is not _NOT_COUNTED:
         return known if isinstance(known, float) else None
     return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
 

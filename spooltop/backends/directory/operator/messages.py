@@ -158,6 +158,11 @@ class Pinned(Struct, frozen=True, gc=False):
     message: Message
     way: Way
 
+    @property
+    def to_name(self) -> str:
+        """The name of the message at its target, "" where it is deleted."""
+        return self.way.name_of(self.message)
+
 
 class PinnedItems(Sequence[Item]):
     """The items of a directory spool. An item, and the row in it, is made when it is asked for: of a million, few are."""
@@ -239,7 +244,7 @@ class MessageResults(ResultSequence):
 
 def _done(pinned: Pinned) -> ItemResult:
     message = pinned.message
-    return ItemResult(message.id, message.name, Outcome.DONE, "", pinned.way.name_of(message))
+    return ItemResult(message.id, message.name, Outcome.DONE, "", pinned.to_name)
 
 
 def is_claimed(box: Box) -> bool:
@@ -248,13 +253,6 @@ def is_claimed(box: Box) -> bool:
 
 
 # The messages of one step of an operation, in runs that go from one folder into one.
-
-class Move(Struct, frozen=True, gc=False):
-    """The move of a message; ``to_name`` is its name at the target, "" where it is deleted."""
-
-    message: Message
-    to_name: str
-
 
 class Run(NamedTuple):
     """Moves out of one folder into one. Where ``to_box`` is None the messages are deleted.
@@ -274,7 +272,7 @@ class Run(NamedTuple):
     elsewhere: str
     was: Mapping[str, Json] | None = None
     own_metadata: bool = False
-    moves: Sequence[Move] = ()
+    moves: Sequence[Pinned] = ()
     forced: bool = False
     meta: str = ""
     gone: str = ""
@@ -354,7 +352,7 @@ def runs_of(
         else:
             gone = "gone" if undo else "acknowledged or moved meanwhile"
         yield alike._replace(
-            moves=[Move(one.message, one.way.name_of(one.message)) for _, one in part], forced=forced,
+            moves=[one for _, one in part], forced=forced,
             meta=json.dumps(alike.given or said)[:-1], gone=gone, alone=alike.to_folder == plan.operation,
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .messages import Message, Move, Run
+from .messages import Message, Pinned, Run
 
 # Turns the system error of a move into its outcome: what happened to the message is found by looking.
 
@@ -638,7 +638,7 @@ class Mover:
         covered = run.alone and self._metas.covers(run.to_box, run.meta)
         return source, to, covered or run.to_box not in ASIDE
 
-    def _differs(self, run: Run, move: Move, source: Folder, found: os.stat_result) -> str:
+    def _differs(self, run: Run, move: Pinned, source: Folder, found: os.stat_result) -> str:
         """Why a message that is not as it was pinned stays where it is; "" where only our own repair, or a half move, has changed
         it."""
         if source.id != run.folder_id:
@@ -652,7 +652,7 @@ class Mover:
             return "has another hard link"
         return ""
 
-    def _half_moved(self, run: Run, move: Move) -> bool:
+    def _half_moved(self, run: Run, move: Pinned) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
         if run.to_box is None:
             return False
@@ -661,7 +661,7 @@ class Mover:
         except FileNotFoundError:
             return False
 
-    def _move_otherwise(self, run: Run, move: Move, source: Folder, to: Folder | None, *, half_moved: bool) -> None:
+    def _move_otherwise(self, run: Run, move: Pinned, source: Folder, to: Folder | None, *, half_moved: bool) -> None:
         """Deletes a message, before its metadata: while it exists, they do too. Finishes a half move. Or sets a message aside
         with metadata of its own, which are written first and dropped where it does not arrive. Raises ``OSError``."""
         if to is None:
@@ -679,7 +679,7 @@ class Mover:
                     self._metas.drop(move.to_name, to.fd)
                 raise
 
-    def _refused(self, run: Run, move: Move, source: Folder, to: Folder | None, error: OSError) -> Ended:
+    def _refused(self, run: Run, move: Pinned, source: Folder, to: Folder | None, error: OSError) -> Ended:
         """The outcome of a move from ``source`` into ``to``, or a deletion, that raised ``error``: found by looking."""
         name, ino = move.message.name, move.message.st_ino
         if isinstance(error, FileExistsError):
