@@ -13,7 +13,7 @@ from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
-from spooltop.tui.draw.header import Zone, when
+from spooltop.tui.draw.header import Moment, when
 from spooltop.tui.draw.spans import (
     BLANK,
     Line,
@@ -64,14 +64,12 @@ def verdict_words(cursor: Cursor) -> Line:
     return join((loud or Style.NORMAL)(word), rest)
 
 
-def cursor_detail(
-    cursor: Cursor, snapshot: Snapshot, width: int, height: int, *, chosen: int, zone: Zone = None
-) -> Lines:
+def cursor_detail(cursor: Cursor, snapshot: Snapshot, width: int, height: int, moment: Moment, *, chosen: int) -> Lines:
     """A source: its file, the evidence of its verdict, and the writes that were seen, newest first. ``chosen`` -1: none is
     chosen."""
     head = [_cursor_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
-    head.append(_labelled("now", _stand(cursor, snapshot.taken_at, zone), width))
-    facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
+    head.append(_labelled("now", _stand(cursor, moment), width))
+    facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, moment)]
     advice = paragraph(_STOPS, width, Style.STRONG, margin=" ") if cursor.verdict == "reverted" else []
     room = height - len(head)
     least = min(_ROWS, max(1, len(cursor.history))) + 1
@@ -79,7 +77,7 @@ def cursor_detail(
         advice = []
     facts = facts[: max(0, room - len(advice) - least)]
     room -= len(facts) + len(advice)
-    ring = _ring(cursor, snapshot, width, room, chosen, zone) if room >= 2 else []
+    ring = _ring(cursor, snapshot, width, room, chosen, moment) if room >= 2 else []
     gap = [BLANK] if len(ring) < room and (facts or advice) else []
     return [*head, *ring, *gap, *facts, *advice][:height]
 
@@ -93,23 +91,23 @@ def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
     return spread(join(Style.TITLE(name)), join(right), width - 1)
 
 
-def _stand(cursor: Cursor, now: float, zone: Zone) -> str:
-    moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
+def _stand(cursor: Cursor, moment: Moment) -> str:
+    moved = None if cursor.moved_at is None else max(0.0, moment.now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
     every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
     if cursor.behind is not None:
         every += f" · lag {_lag(cursor)}"
-    return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · {every}"
+    return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, moment.zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
 def _labelled(label: str, words: str, width: int) -> Line:
     return fitted(width, Style.DIM(f" {label:<{_LABEL - 1}}"), words)
 
 
-def _facts(cursor: Cursor, snapshot: Snapshot, zone: Zone) -> Iterator[tuple[str, str]]:
+def _facts(cursor: Cursor, snapshot: Snapshot, moment: Moment) -> Iterator[tuple[str, str]]:
     """The facts about the writers, the most telling first."""
     if (end := snapshot.muted.get(cursor.source)) is not None:
-        yield "muted", f"until {when(end, zone)}; its problems are not shown"
+        yield "muted", f"until {when(end, moment.zone)}; its problems are not shown"
     lost = [write for write in cursor.history if write.lost][: cursor.reverts_recent]
     if lost:
         yield "suspect", _suspects(cursor, lost)
@@ -128,7 +126,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: Zone) -> Iterator[tuple[str
         yield "unsafe", " · ".join(unsafe)
     if cursor.polls:
         last = cursor.polls[0]
-        line = shown(last.line) if _STAMPED.match(last.line) else f"{when(last.at, zone)} {shown(last.line)}"
+        line = shown(last.line) if _STAMPED.match(last.line) else f"{when(last.at, moment.zone)} {shown(last.line)}"
         same = f"same start {cursor.same_start}×   " if cursor.same_start > 1 else ""
         yield "poll log", f"{same}{line}"
     if cursor.lock_holders:
@@ -165,9 +163,7 @@ def written(write: CursorSection) -> str:
     return shown(write.shown or cursor_text(write.value))
 
 
-def _ring(
-    cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, zone: Zone
-) -> Lines:
+def _ring(cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, moment: Moment) -> Lines:
     """The writes in ``room`` lines. The values take the cells that the longest needs, the other changes what is left."""
     writes = cursor.history
     if not writes:
@@ -189,7 +185,7 @@ def _ring(
         text, others = _change(cursor, i, value, snapshot)
         style = Style.BAD if write.lost else Style.WARN if write.back else Style.NORMAL
         line = fitted(
-            width, Style.KEY("▌" if i == chosen else " "), f"  {pad(when(write.at, zone), 10)}",
+            width, Style.KEY("▌" if i == chosen else " "), f"  {pad(when(write.at, moment.zone), 10)}",
             style(pad(f"{text}{' ↓' if write.back else ''}", change)), pad(clip(others, also - 1), also),
             pad(clip(_lock(write), lock - 1), lock),
             clip(holder_info(write.writer) if write.writer else "not seen", writer - 1),
@@ -288,15 +284,15 @@ def _lag(cursor: Cursor) -> str:
     return "?" if cursor.behind is None else units.count(cursor.behind, complete=not cursor.behind_is_bound)
 
 
-def _row(cursor: Cursor, snapshot: Snapshot, width: int, *, chosen: bool = False, zone: Zone = None) -> Line:
-    counted, now = _counted(snapshot.cursors), snapshot.taken_at
-    age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
+def _row(cursor: Cursor, snapshot: Snapshot, width: int, moment: Moment, *, chosen: bool = False) -> Line:
+    counted = _counted(snapshot.cursors)
+    age = None if cursor.moved_at is None else max(0.0, moment.now - cursor.moved_at)
     moved = (units.at_least if cursor.moved_is_bound else units.age)(age)
     last = _lag(cursor) if counted else _writes(cursor)
     every = units.interval(cursor.every)
     cells = _cells(width, counted, safe(cursor.source), shown(cursor.shown), moved, every, last, clip_left)
     muted = snapshot.muted.get(cursor.source)
-    mute = "" if muted is None else f" · muted to {_end(muted, now, zone)}"
+    mute = "" if muted is None else f" · muted to {_end(muted, moment)}"
     room = width - text_width(cells) - 3 - text_width(mute)
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
         cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
@@ -304,11 +300,11 @@ def _row(cursor: Cursor, snapshot: Snapshot, width: int, *, chosen: bool = False
     return select(line, width) if chosen else crop(line, width)
 
 
-def _end(at: float, now: float, zone: Zone) -> str:
+def _end(at: float, moment: Moment) -> str:
     """The time of day; month and day where the time is a day or more away (it is always within a year)."""
-    if at - now < 86_400:
-        return when(at, zone)[:5]
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(zone).strftime("%m-%d")
+    if at - moment.now < 86_400:
+        return when(at, moment.zone)[:5]
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(moment.zone).strftime("%m-%d")
 
 
 def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
@@ -319,7 +315,7 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
     hidden: list[Cursor] = []
     if len(cursors) > rows - 1:
         cursors, hidden = _fitting(cursors, max(1, rows - 2))
-    lines = [_title(snapshot, width), *(_row(one, snapshot, width) for one in cursors)]
+    lines = [_title(snapshot, width), *(_row(one, snapshot, width, Moment(snapshot.taken_at)) for one in cursors)]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them with problems" if loud else ""
@@ -338,9 +334,7 @@ def _fitting(cursors: list[Cursor], most: int) -> tuple[list[Cursor], list[Curso
     return listed, rest
 
 
-def cursor_table(
-    snapshot: Snapshot, width: int, height: int, *, chosen: int = 0, zone: Zone = None
-) -> Lines:
+def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *, chosen: int = 0) -> Lines:
     """The list of sources with one chosen, and below it the facts about that one."""
     cursors = snapshot.cursors
     if not cursors:
@@ -352,10 +346,8 @@ def cursor_table(
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
-    rows = (
-        _row(cursors[i], snapshot, width, chosen=i == chosen, zone=zone) for i in visible(len(cursors), room, chosen)
-    )
+    rows = (_row(cursors[i], snapshot, width, moment, chosen=i == chosen) for i in visible(len(cursors), room, chosen))
     lines = [*title, _title(snapshot, width), *rows]
     if below:
-        lines += [BLANK, *cursor_detail(cursors[chosen], snapshot, width, below, chosen=-1, zone=zone)]
+        lines += [BLANK, *cursor_detail(cursors[chosen], snapshot, width, below, moment, chosen=-1)]
     return lines[: height + len(title)]

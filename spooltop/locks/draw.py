@@ -10,7 +10,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Lock, LockHolder, program
 from spooltop.tui.draw.frame import Section, frame
 from spooltop.tui.draw.header import ago
-from spooltop.tui.draw.spans import BLANK, Line, Lines, Span, Style, crop, dim, fitted, join, labelled, select, visible
+from spooltop.tui.draw.spans import BLANK, Line, Lines, Span, Style, crop, dim, fact_lines, fitted, join, select, visible
 from spooltop.tui.draw.text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
@@ -143,9 +143,7 @@ def lock_facts(lock: Lock, width: int, now: float) -> Lines:
     facts = [("", shown(lock.evidence) + (_STALE if alone else ""))] if lock.evidence else []
     facts += _holder_facts("held by", lock.holders, now)
     facts += _holder_facts("waits", lock.waiters, now)
-    return [
-        line for label, text in facts for line in labelled(Style.DIM(f"   {label:<{_INDENT - 3}}"), text, width - 2)
-    ]
+    return fact_lines([(f"  {label}", text) for label, text in facts], width - 2, _INDENT - 1)
 
 
 def _holder_facts(label: str, holders: tuple[LockHolder, ...], now: float) -> list[tuple[str, str]]:

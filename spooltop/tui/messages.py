@@ -123,8 +123,11 @@ class PayloadRead(Struct, frozen=True):
     """A payload was read; None where it could not be, and ``error`` says why."""
 
     key: Key
-    payload: Payload | None
+    payload: Payload | None = None
     error: str = ""
+
+
+NOT_READ = PayloadRead(())
 
 
 class MessagesTracked(Struct, frozen=True):

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from spooltop.cursors.draw import cursor_table
 from spooltop.model.vocabulary import Payload
 from spooltop.tui.draw.detail import detail, message_lines
-from spooltop.tui.draw.lists import Moment, columns_for, row_line
+from spooltop.tui.draw.header import Moment
+from spooltop.tui.draw.lists import columns_for, row_line
 from spooltop.tui.draw.text import safe
+from spooltop.tui.messages import NOT_READ, PayloadRead
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
 from tests.tui.test_sizes import KINDS, SIZE, filled
 
@@ -35,32 +37,39 @@ def took(draw: Callable[[bytes], object], data: bytes) -> float:
     return min(times)
 
 
+MOMENT = Moment(NOW)
+
+
 def name_of(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
 def payload(data: bytes) -> object:
-    return detail(waiting(1), Payload(data, len(data), False), WIDTH, HEIGHT // 2, now=NOW)
+    return detail(waiting(1), PayloadRead((), Payload(data, len(data), False)), WIDTH, HEIGHT // 2, moment=MOMENT)
 
 
 def payload_to_its_end(data: bytes) -> object:
-    return message_lines(waiting(1), Payload(data, len(data), False), WIDTH, HEIGHT, scroll=1_000_000, now=NOW)
+    return message_lines(
+        waiting(1), PayloadRead((), Payload(data, len(data), False)), WIDTH, HEIGHT, scroll=1_000_000, moment=MOMENT
+    )
 
 
 def message_name(data: bytes) -> object:
     row = replace(waiting(1), name=name_of(data), id=name_of(data))
-    return detail(row, None, WIDTH, HEIGHT // 2, now=NOW), row_line(row, columns_for(row.box, WIDTH), WIDTH, Moment(NOW))
+    drawn = detail(row, NOT_READ, WIDTH, HEIGHT // 2, moment=MOMENT)
+    return drawn, row_line(row, columns_for(row.box, WIDTH), WIDTH, MOMENT)
 
 
 def source_name(data: bytes) -> object:
     row = replace(waiting(1), source=name_of(data))
-    return detail(row, None, WIDTH, HEIGHT // 2, now=NOW), row_line(row, columns_for(row.box, WIDTH), WIDTH, Moment(NOW))
+    drawn = detail(row, NOT_READ, WIDTH, HEIGHT // 2, moment=MOMENT)
+    return drawn, row_line(row, columns_for(row.box, WIDTH), WIDTH, MOMENT)
 
 
 def cursor_name(data: bytes) -> object:
     control = FakeControl()
     control.cursors = (replace(a_cursor(name_of(data)), shown=safe(name_of(data))),)
-    return cursor_table(control.look(), WIDTH, HEIGHT)
+    return cursor_table(control.look(), WIDTH, HEIGHT, MOMENT)
 
 
 WHAT = {

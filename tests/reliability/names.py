@@ -50,10 +50,11 @@ from spooltop.model.vocabulary import (
 from spooltop.operate.operations import id_word
 from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.detail import detail
-from spooltop.tui.draw.header import header, notice_lines
-from spooltop.tui.draw.lists import Moment, columns_for, list_header, row_line
+from spooltop.tui.draw.header import Moment, header, notice_lines
+from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
+from spooltop.tui.messages import PayloadRead
 from spooltop.tui.screens.base import PaletteScreen
 from spooltop.tui.screens.follow import FollowScreen, HoldersScreen
 from spooltop.tui.screens.plan import PlanScreen, ResultScreen
@@ -63,6 +64,8 @@ from ..snapshots import values
 from ..snapshots.values import NOW, ZONE
 from .figures import Figure
 from .hostile import LONGEST, SECRET, TOKEN, made_name, made_payload
+
+MOMENT = Moment(NOW, ZONE)
 
 __all__ = ["BAR", "NAME", "run"]
 
@@ -112,9 +115,9 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     name, other = names[0], names[-1]
     for at, row in enumerate(rows):
         for box in (list(Box)[at % len(Box)], list(Box)[(at + 1) % len(Box)]):
-            yield row_line(row, columns_for(box, width), width, Moment(NOW, ZONE))
+            yield row_line(row, columns_for(box, width), width, MOMENT)
         payload = Payload(data, len(data) + 9, True, ((row.id, row.id),)) if at == 0 else None
-        yield from detail(row, payload, width, 20, now=NOW, zone=ZONE)
+        yield from detail(row, PayloadRead(row.key, payload), width, 20, moment=MOMENT)
     items = [Item(row, at, row.id) for at, row in enumerate(rows)]
     refused = [Refusal(row, row.id, True) for row in rows]
     operation = "c41d0a7e92", Action.REQUEUE, values.TARGET, NOW
@@ -140,11 +143,11 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
         base, cursors=cursors, problems=problems, not_judged=(other,), not_visible=(other,),
         observation=replace(base.observation, target=name, locks=locks),
     )  # fmt: skip
-    yield from cursor_table(hostile, width, 40, zone=ZONE)
+    yield from cursor_table(hostile, width, 40, MOMENT)
     yield from lock_table(hostile, width, 40)
     yield from problem_lines(hostile, width, 40)
-    yield from header(hostile, width, target=name, zone=ZONE)
-    yield list_header(hostile, "Claims", 3, width, filter=name, zone=ZONE)
+    yield from header(hostile, width, name, MOMENT)
+    yield list_header(hostile, "Claims", 3, width, MOMENT, filter=name)
     holding = Holding(7, other, name, "flock, holds", NOW, of=escape(other))
     holders = HoldersScreen(session, name, name)
     holders.holders, holders.looked_at = Holders(escape(name), (holding,), False, (other,)), NOW
@@ -391,7 +394,7 @@ def payloads(count: int) -> list[str]:
         if secret in hidden:
             wrong.append(f"payload {number} tells its secret: {data[:300]!r} {hidden[:300]!r}")
         width = WIDTHS[number % len(WIDTHS)]
-        lines = detail(row, Payload(hidden, len(hidden), False), width, 60, now=NOW, zone=ZONE)
+        lines = detail(row, PayloadRead(row.key, Payload(hidden, len(hidden), False)), width, 60, moment=MOMENT)
         wrong += judged_lines(lines, width)
     return wrong
 

@@ -18,6 +18,7 @@ from spooltop.model.vocabulary import Box, Key, Lock, LockHolder, Owner, Payload
 from spooltop.tui.commands import HelpEntry
 from spooltop.tui.draw.frame import Section, rows_for
 from spooltop.tui.draw.graphs import depth_chart
+from spooltop.tui.draw.header import Moment
 from spooltop.tui.draw.lists import list_header
 from spooltop.tui.draw.spans import line_text
 from spooltop.tui.screens.base import draw_help, fit
@@ -209,7 +210,7 @@ def test_panels_take_their_least_then_their_most_and_the_last_what_is_left(heigh
 def test_a_filter_says_of_how_many_only_where_that_is_known(
     length: int | None, total: int | None, pending: bool, words: str
 ) -> None:
-    line = list_header(values.trouble(), "New", length, 120, filter="src:email", total=total, pending=pending)
+    line = list_header(values.trouble(), "New", length, 120, Moment(NOW), filter="src:email", total=total, pending=pending)
     assert words in line_text(line)
 
 

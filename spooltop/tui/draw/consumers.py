@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 
 from msgspec.structs import replace
@@ -12,9 +12,9 @@ from spooltop.model.backend import Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, Usage, nameless_words
 from spooltop.model.vocabulary import Box
 
-from .header import FRESH, Freshness, Times, Zone, ago, freshness_line, when
-from .lists import Column, Moment, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Lines, Span, Style, dim, fitted, join, labelled, line_width, restyle, spread, visible
+from .header import Moment, ago, freshness_line, when
+from .lists import Column, age_text, fitting, row_line, short_id, sort_title, title_line
+from .spans import BLANK, Fact, Lines, Span, Style, dim, fact_lines, fitted, join, line_width, restyle, spread, visible
 from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
@@ -23,6 +23,7 @@ _DETAIL = 11
 """Lines of the facts below the list, at most."""
 _LABEL = 9
 _MOST_IDS = 8
+_MOST_LINES = 20
 
 
 def consumer_name(one: ConsumerRow) -> str:
@@ -129,19 +130,10 @@ _TIMES = ("since", "held", "last", "asked")
 
 
 def consumer_header(
-    snapshot: Snapshot,
-    found: ConsumerList | None,
-    listed: int,
-    width: int,
-    *,
-    sort: Sort,
-    filter: str = "",
-    times: Times = Times.AGE,
-    freshness: Freshness = FRESH,
-    zone: Zone = None,
+    snapshot: Snapshot, found: ConsumerList | None, listed: int, width: int, moment: Moment, *, sort: Sort, filter: str
 ) -> Lines:
     """``Consumers 5 · 2 DEAD, first · sorted by verdict ↓ · rates over 1m``, and the titles of the columns."""
-    right = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
+    right = freshness_line(snapshot, moment, short=True, offset=False)
     if found is None:
         return [spread(join(Style.TITLE(" Consumers …")), right, width - 1), BLANK]
     count = len(found.consumers) + found.more
@@ -151,7 +143,7 @@ def consumer_header(
     if dead := found.count("DEAD"):
         left = join(left, " · ", Style.BAD(f"{dead:,} DEAD"))
     across = list_width(width)
-    columns = fitting(columns_of(found), across, times=times)
+    columns = fitting(columns_of(found), across, times=moment.times)
     over = f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"
     rates = over if found.window > 0 and found.measured else ""
     left = join(left, f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}", rates)
@@ -164,8 +156,8 @@ def list_width(width: int) -> int:
 
 
 def consumer_lines(
-    snapshot: Snapshot, found: ConsumerList | None, listed: tuple[ConsumerRow, ...], width: int, height: int, *, chosen: int = 0,
-    filter: str = "", times: Times = Times.AGE, zone: Zone = None,
+    snapshot: Snapshot, found: ConsumerList | None, listed: tuple[ConsumerRow, ...], width: int, height: int, moment: Moment, *,
+    chosen: int, filter: str,
 ) -> Lines:  # fmt: skip
     """The list with one chosen, and the facts about that one; at most ``height`` lines."""
     if found is None:
@@ -175,10 +167,9 @@ def consumer_lines(
         return [dim(f"   {part}", width) for part in why][:height]
     one = listed[max(0, min(chosen, len(listed) - 1))]
     across = list_width(width)
-    moment = Moment(snapshot.taken_at, zone, times)
     if across < width:
         rows = _rows(found, listed, across, height, chosen, moment)
-        facts = _facts(one, found, width - across - 1, height, moment)
+        facts = _detail(one, found, width - across - 1, height, moment)
         return [
             fitted(width, row, " " * (across + 1 - line_width(row)) if fact else "", fact)
             for row, fact in zip_longest(rows, facts, fillvalue=BLANK)
@@ -187,7 +178,7 @@ def consumer_lines(
     rows = _rows(found, listed, width, height - below, chosen, moment)
     if not below:
         return rows
-    return [*rows, *[BLANK] * (height - below - len(rows)), *_facts(one, found, width, below, moment)]
+    return [*rows, *[BLANK] * (height - below - len(rows)), *_detail(one, found, width, below, moment)]
 
 
 def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
@@ -225,32 +216,30 @@ def _rows(
     return [*lines, *tail]
 
 
-def _facts(one: ConsumerRow, found: ConsumerList, width: int, height: int, moment: Moment) -> Lines:
+def _detail(one: ConsumerRow, found: ConsumerList, width: int, height: int, moment: Moment) -> Lines:
     """A rule with the name, then what is known, the most important first."""
-    now, style = moment.now, _STYLES.get(one.word, Style.NORMAL)
     name = clip(consumer_name(one), max(4, width - 16))
     fill = "─" * max(0, width - 6 - len(name) - len(one.word) - 2)
     rule = join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill} "))
-    lines = [fitted(width, rule, style(one.word), Style.RULE(" ─"))]
+    head = fitted(width, rule, _STYLES.get(one.word, Style.NORMAL)(one.word), Style.RULE(" ─"))
+    return [head, *fact_lines(_facts(one, found, width, height, moment), width, _LABEL)][:height]
 
-    def fact(label: str, text: str, style: Style = Style.NORMAL, most: int = 20) -> None:
-        lines.extend(labelled(Style.DIM(f" {label:<{_LABEL}}"), text, width, style, most=most))
 
-    fact("verdict", shown(one.evidence) or one.word, style)
-    fact("holds", _holds(one, now))
-    fact("process", _process(one, moment))
+def _facts(one: ConsumerRow, found: ConsumerList, width: int, height: int, moment: Moment) -> Iterator[Fact]:
+    yield "verdict", shown(one.evidence) or one.word, _STYLES.get(one.word, Style.NORMAL), _MOST_LINES
+    yield "holds", _holds(one, moment.now)
+    yield "process", _process(one, moment), Style.NORMAL, _MOST_LINES
     if command := (one.usage.command if one.usage is not None else "") or one.owner.command:
-        fact("command", safe(command), most=max(2, height // 3))
+        yield "command", safe(command), Style.NORMAL, max(2, height // 3)
     if not one.gone and found.measured:
-        fact("rates", _rates(one, found))
+        yield "rates", _rates(one, found)
     if one.asked_at is not None:
-        fact("asked", f"for a message {ago(one.asked_at, now)} ago")
+        yield "asked", f"for a message {ago(one.asked_at, moment.now)} ago"
     ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
     for at, id in enumerate(ids):
-        fact("" if at else "claims", id)
+        yield "" if at else "claims", id
     if one.claims > len(ids) > 0:
-        fact("", f"{one.claims - len(ids):,} more; Enter lists them")
-    return lines[:height]
+        yield "", f"{one.claims - len(ids):,} more; Enter lists them"
 
 
 def _holds(one: ConsumerRow, now: float) -> str:

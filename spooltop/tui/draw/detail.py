@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from spooltop.model import units
 from spooltop.model.snapshot import Percentiles, kept_words
 from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict, escape
 
-from .header import Zone, when
+from ..messages import PayloadRead
+from .header import Moment, when
 from .lists import owner_text
-from .spans import BLANK, Line, Lines, Span, Style, dim, fitted, labelled
+from .spans import BLANK, Fact, Line, Lines, Span, Style, dim, fact_label, fact_lines, fitted
 from .text import clip_left, safe, safe_pieces, shown, text_width
 
 _LABEL = 9
@@ -27,23 +29,15 @@ _COUNTED = 4096
 
 
 def detail(
-    row: Row | None,
-    payload: Payload | None,
-    width: int,
-    height: int,
-    *,
-    now: float,
-    zone: Zone = None,
-    error: str = "",
-    worked: Percentiles | None = None,
+    row: Row | None, read: PayloadRead, width: int, height: int, *, moment: Moment, worked: Percentiles | None = None
 ) -> Lines:
-    """At most ``height`` lines. ``payload`` None: it is being read, or ``error`` says why it cannot be. ``worked`` is how long
-    other messages took, for comparison."""
+    """At most ``height`` lines. ``read`` is its payload, as far as it was read. ``worked`` is how long other messages took, for
+    comparison."""
     if row is None:
         return []
     room = max(0, height - 1)
-    below = _facts(row, payload, width, now, zone, worked)
-    body = _body(payload, width, error)
+    below = _fact_lines(row, read, width, moment, worked)
+    body = _body(read, width)
     if len(below) + body.known(height) + 1 < height and not body.note:  # the blank line is left out where space is short
         below.append(BLANK)
     facts = len(below)
@@ -51,17 +45,16 @@ def detail(
     seen = below[:room]
     if seen and (more := body.more(room - facts)):
         seen[-1] = dim(f" … {more}", width)
-    return [_rule(row, payload, width), *seen][:height]
+    return [_rule(row, read, width), *seen][:height]
 
 
 def message_lines(
-    row: Row, payload: Payload | None, width: int, height: int, *, scroll: int, now: float, zone: Zone = None,
-    error: str = "",
-) -> tuple[Lines, int]:  # fmt: skip
+    row: Row, read: PayloadRead, width: int, height: int, *, scroll: int, moment: Moment
+) -> tuple[Lines, int]:
     """A message in full, from line ``scroll`` on, and the line it begins with: that of the last page where ``scroll`` is beyond
     it."""
-    top = [_rule(row, payload, width), *_facts(row, payload, width, now, zone, None)]
-    body = _body(payload, width, error)
+    top = [_rule(row, read, width), *_fact_lines(row, read, width, moment)]
+    body = _body(read, width)
     if not body.note:
         top.append(BLANK)
     lines = [*top, *body.lines(min(scroll + height, LONGEST) - len(top))]
@@ -71,10 +64,13 @@ def message_lines(
     return lines[scroll : scroll + height], scroll
 
 
-def _rule(row: Row, payload: Payload | None, width: int) -> Line:
-    size = payload.size if payload is not None else row.size
-    right = f" {units.size(size)}{f' {safe(row.source)}' if row.source else ''} ─"
-    right = clip_left(right, max(4, width // 3))
+def size_text(row: Row, read: PayloadRead) -> str:
+    """``1.2kB email``: the size of a message, and its source."""
+    return f"{units.size(row.size if read.payload is None else read.payload.size)}{f' {safe(row.source)}' if row.source else ''}"
+
+
+def _rule(row: Row, read: PayloadRead, width: int) -> Line:
+    right = clip_left(f" {size_text(row, read)} ─", max(4, width // 3))
     name = clip_left(safe(row.id), max(4, width - text_width(right) - 5))
     fill = "─" * max(0, width - 4 - text_width(name) - text_width(right) - 1)
     return fitted(width, Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}"))
@@ -82,28 +78,24 @@ def _rule(row: Row, payload: Payload | None, width: int) -> Line:
 
 def fact_line(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
     """A fact on one line, with its label in a column of its own."""
-    return fitted(width, _label(label), style(text))
+    return fitted(width, fact_label(label, _LABEL), style(text))
 
 
-def _label(label: str) -> Span:
-    return Style.DIM(f" {label[: _LABEL - 1]:<{_LABEL}}")
+def _fact_lines(row: Row, read: PayloadRead, width: int, moment: Moment, worked: Percentiles | None = None) -> Lines:
+    return fact_lines(_facts(row, read.payload.facts if read.payload is not None else (), width, moment, worked), width, _LABEL)
 
 
 def _facts(
-    row: Row, payload: Payload | None, width: int, now: float, zone: Zone, worked: Percentiles | None
-) -> Lines:
-    lines: Lines = []
-
-    def fact(label: str, text: str, style: Style = Style.NORMAL) -> None:
-        lines.extend(labelled(_label(label), text, width, style))
-
-    facts = dict(payload.facts) if payload is not None else {}
+    row: Row, told: Sequence[tuple[str, str]], width: int, moment: Moment, worked: Percentiles | None
+) -> Iterator[Fact]:
+    """The facts about a message, with those that a reader ``told``."""
+    now, zone, facts = moment.now, moment.zone, dict(told)
     put = facts.get("enqueued")
     if put is not None:
         whole = _once(shown(put))
         parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
         for i, part in enumerate(parts):
-            fact("" if i else "enqueued", part)
+            yield "" if i else "enqueued", part
         history = f"{units.age(row.age(now))} since put"
     else:
         known = row.enqueued_at is not None
@@ -112,37 +104,36 @@ def _facts(
     bound = "at most " if row.since_is_bound else ""
     if row.box is Box.CUR and row.verdict is not None:
         # A process that holds its message from the put on never claims it.
-        told = put or row.in_box_since == row.enqueued_at
-        history += f" · held {bound}{held}" if told else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
+        at_once = put or row.in_box_since == row.enqueued_at
+        history += f" · held {bound}{held}" if at_once else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
     elif row.box is not Box.NEW and row.in_box_since is not None:
         history += f" · in {row.box.value} for {bound}{held}"
     if row.attempt:
         history += f" · attempts: {row.attempt}"
     if row.box is Box.CUR and worked is not None and worked.p99 is not None:
         history += f" · others {units.duration(worked.p99)} (p99 of {worked.samples:,})"
-    fact("age" if put else "enqueued", history)
+    yield "age" if put else "enqueued", history
     if row.not_before is not None and row.not_before > now:
-        fact("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more")
+        yield "waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more"
     if row.verdict is not None:
         word, style = (row.verdict.upper(), Style.BAD) if row.verdict is Verdict.DEAD else (row.verdict.value, Style.NORMAL)
         why = _why(row, facts)
         stop = ", " if ": " in why else ": "
-        fact("verdict", f"{word}{stop}{why}" if why else word, style)
+        yield "verdict", f"{word}{stop}{why}" if why else word, style
     if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
         pid = "" if row.owner.name is None or row.owner.pid is None else f" · pid {row.owner.pid}"
-        fact("owner", f"{owner_text(row.owner)}{pid}{host}{user}")
+        yield "owner", f"{owner_text(row.owner)}{pid}{host}{user}"
     if row.expires_at is not None:
-        fact("kept", kept_words(row, now), Style.WARN if row.expired(now) else Style.NORMAL)
+        yield "kept", kept_words(row, now), Style.WARN if row.expired(now) else Style.NORMAL
     if row.reason and "set aside" not in facts:
-        fact("reason", shown(row.reason))
+        yield "reason", shown(row.reason)
     if row.note:
-        fact("note", shown(row.note), Style.WARN)
-    for label, text in payload.facts if payload is not None else ():
+        yield "note", shown(row.note), Style.WARN
+    for label, text in told:
         if label not in _DRAWN and text != row.evidence:
-            fact(_SHORT.get(label, shown(label)), shown(text))
-    return lines
+            yield _SHORT.get(label, shown(label)), shown(text)
 
 
 def _once(put: str) -> str:
@@ -214,12 +205,13 @@ class PayloadLines:
 _NOTHING = Payload(b"", 0, False)
 
 
-def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
-    if payload is not None and payload.size and not error:
+def _body(read: PayloadRead, width: int) -> PayloadLines:
+    payload = read.payload
+    if payload is not None and payload.size:
         return _drawn(payload, width)
     words, style = ("being read…", Style.DIM) if payload is None else ("empty", Style.NORMAL)
-    if error:
-        words, style = shown(error), Style.WARN
+    if read.error:
+        words, style = shown(read.error), Style.WARN
     return PayloadLines(_NOTHING, width, fact_line("payload", words, width, style))
 
 

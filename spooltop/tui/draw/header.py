@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot, capacity_words
@@ -31,38 +32,32 @@ class Times(StrEnum):
     UTC = "utc"
 
 
-class Freshness(Struct, frozen=True):
-    """The age of what the screen shows: ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a
-    look began that has not finished, and ``stale_why``, the part that does not answer."""
+class Moment(Struct, frozen=True):
+    """The time that a screen is drawn for (``now``, epoch seconds), how its times are drawn, and how old what it shows is:
+    ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a look began that has not finished,
+    and ``stale_why``, the part that does not answer."""
 
+    now: float
+    zone: Zone = None
+    times: Times = Times.AGE
     frozen_at: float | None = None
     stale_for: float | None = None
     stale_why: str = ""
 
 
-FRESH = Freshness()
-"""The freshness of what is looked at live."""
-
-
-def freshness_of(snapshot: Snapshot | None, freshness: Freshness) -> Freshness:
-    """Returns the freshness of a screen: what is shown of a queue that does not answer is stale, too."""
-    if snapshot is None or freshness.stale_for is not None or not snapshot.observation.watch.away:
-        return freshness
+def _with_watch(snapshot: Snapshot | None, moment: Moment) -> Moment:
+    """Returns the moment of a screen: what is shown of a queue that does not answer is stale, too."""
+    if snapshot is None or moment.stale_for is not None or not snapshot.observation.watch.away:
+        return moment
     watch = snapshot.observation.watch
     since = watch.since if watch.seen_at is None else watch.seen_at
-    return Freshness(freshness.frozen_at, max(0.0, snapshot.taken_at - since), watch.reason)
+    return replace(moment, stale_for=max(0.0, snapshot.taken_at - since), stale_why=watch.reason)
 
 
-def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
-    """True where figures on the screen may be older than they look."""
-    found = freshness_of(snapshot, freshness)
-    return found.frozen_at is not None or found.stale_for is not None
-
-
-def stale_line(freshness: Freshness, look: str = "a look") -> Line:
+def stale_line(moment: Moment, look: str = "a look") -> Line:
     """``STALE 41s: readdir of new does not answer``."""
-    why = shown(freshness.stale_why) or f"{look} has not finished"
-    return (Style.BAD(f"STALE {units.span(freshness.stale_for)}"), Span(f": {why}"))
+    why = shown(moment.stale_why) or f"{look} has not finished"
+    return (Style.BAD(f"STALE {units.span(moment.stale_for)}"), Span(f": {why}"))
 
 
 def when(at: float | None, zone: Zone = None, *, offset: bool = False) -> str:
@@ -75,19 +70,16 @@ def ago(at: float | None, now: float) -> str:
     return units.age(None if at is None else max(0.0, now - at))
 
 
-def freshness_line(
-    snapshot: Snapshot | None, *, freshness: Freshness, zone: Zone = None, short: bool = False,
-    offset: bool = True,
-) -> Line:
+def freshness_line(snapshot: Snapshot | None, moment: Moment, *, short: bool = False, offset: bool = True) -> Line:
     """``live · as of 02:41:09 +0100``. FROZEN and STALE replace it, because nothing changes then. ``short``: without the words.
     """
-    freshness = freshness_of(snapshot, freshness)
+    moment = _with_watch(snapshot, moment)
     if snapshot is None:
-        return join("looking…") if freshness.stale_for is None else stale_line(freshness, "the first look")
-    as_of = f"{'' if short else 'as of '}{when(snapshot.observation.as_of, zone, offset=offset)}"
-    if freshness.stale_for is not None:
-        return join(stale_line(freshness)[: 1 if short else 2], f" · {as_of}")
-    if freshness.frozen_at is not None:
+        return join("looking…") if moment.stale_for is None else stale_line(moment, "the first look")
+    as_of = f"{'' if short else 'as of '}{when(snapshot.observation.as_of, moment.zone, offset=offset)}"
+    if moment.stale_for is not None:
+        return join(stale_line(moment)[: 1 if short else 2], f" · {as_of}")
+    if moment.frozen_at is not None:
         return join(Style.WARN("FROZEN"), f"{'' if short else ', Z unfreezes'} · {as_of}")
     watch = snapshot.observation.watch
     gap = " " if short else " · "
@@ -119,34 +111,27 @@ _WHO = 16
 """Cells of the name of who paused the spool."""
 
 
-def header(
-    snapshot: Snapshot | None, width: int, *, target: str, freshness: Freshness = FRESH, zone: Zone = None
-) -> Lines:
+def header(snapshot: Snapshot | None, width: int, target: str, moment: Moment) -> Lines:
     """The spool and how fresh the figures are; then the free space on its file system and the rights of the user."""
     second = disk_line(snapshot, width)
-    freshness = freshness_of(snapshot, freshness)
-    if snapshot is not None and freshness.stale_for is not None:  # the part that does not answer is on the first line
-        seen = f" as of {when(snapshot.observation.as_of, zone, offset=True)} ·"
+    moment = _with_watch(snapshot, moment)
+    if snapshot is not None and moment.stale_for is not None:  # the part that does not answer is on the first line
+        seen = f" as of {when(snapshot.observation.as_of, moment.zone, offset=True)} ·"
         second = crop(restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM), width)
-    return [_first(snapshot, width, target, freshness, zone), second]
+    return [_first(snapshot, width, target, moment), second]
 
 
-def is_mail(snapshot: Snapshot) -> bool:
-    """True for a mail folder: its ``cur`` is read mail."""
-    return snapshot.observation.is_mail
-
-
-def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: Zone) -> Line:
+def _first(snapshot: Snapshot | None, width: int, target: str, moment: Moment) -> Line:
     title = Style.TITLE(" spooltop ")
     path = safe(target)
     # shown nowhere else: it has to fit
     least = most = join()
     if snapshot is not None:
-        least = join(" · ", Style.WARN("READ-ONLY")) if is_mail(snapshot) else least
+        least = join(" · ", Style.WARN("READ-ONLY")) if snapshot.observation.is_mail else least
         most = least or join(f" · watched for {units.span(snapshot.watched_for)}")
     room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
     paused, briefly = _paused(snapshot)
-    fresh = partial(freshness_line, snapshot, freshness=freshness, zone=zone)
+    fresh = partial(freshness_line, snapshot, moment)
     freshness_lines = [
         join(paused, fresh(), most),
         join(paused, fresh(), least),
@@ -156,8 +141,8 @@ def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshn
     ]
     if least and line_width(freshness_lines[-1]) > room - 8:
         freshness_lines.append(least[1:])
-    if freshness.stale_for is not None:
-        freshness_lines = [stale_line(freshness)]
+    if moment.stale_for is not None:
+        freshness_lines = [stale_line(moment)]
     whole, cut = text_width(path), min(text_width(path), max(12, room // 5))
     # the whole path is more important than the time watched, but less than the time of the look
     fit_whole = [one for one in freshness_lines[:2] if line_width(one) + whole <= room]
@@ -185,7 +170,7 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     full = any(one.free == 0 for one in capacities)
     words = [safe(one) for one in capacity_words(capacities, observation.disk)]
     brief = words[:1] if not full or capacities[0].free == 0 else words
-    who = "read-only" if is_mail(snapshot) else observation.who.words
+    who = "read-only" if observation.is_mail else observation.who.words
     if not who:
         why = observation.capabilities.why_not(Action.REQUEUE)
         who = "read-write" if observation.capabilities.change else f"read-only{f': {why}' if why else ''}"

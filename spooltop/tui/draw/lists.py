@@ -17,21 +17,13 @@ from spooltop.model.backend import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 
-from .header import FRESH, Freshness, Times, Zone, freshness_line
+from .header import Moment, Times, freshness_line
 from .spans import Line, Span, Style, crop, first_fit, join, line_width, point_out, select, spread
 from .text import ALONE, Ends, clip, clip_left, cut_apart, pad, pad_left, safe, shown, text_width
 
 GAP = 2
 MARGIN = 3
 """Cells at the left of each row: the cursor, the mark, and a gap."""
-
-
-class Moment(Struct, frozen=True):
-    """Time and format for drawing the times of a row."""
-
-    now: float
-    zone: Zone = None
-    times: Times = Times.AGE
 
 
 class Column(Struct, frozen=True):
@@ -260,10 +252,9 @@ def _grown(columns: list[Column], room: int) -> list[Column]:
 
 
 def list_header(
-    snapshot: Snapshot | None, title: str, length: int | None, width: int, *, sort: Sort | None = None,
+    snapshot: Snapshot, title: str, length: int | None, width: int, moment: Moment, *, sort: Sort | None = None,
     columns: Sequence[Column] = (), marked: int = 0, complete: bool = True, filter: str = "", total: int | None = None,
-    pending: bool = False, share: float | None = None, ordered_over: int | None = None, freshness: Freshness = FRESH,
-    zone: Zone = None,
+    pending: bool = False, share: float | None = None, ordered_over: int | None = None,
 ) -> Line:  # fmt: skip
     """``Claims 4 · sorted by held ↓ · 0 marked new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412 match
     src:email``, where ``total`` is the number of messages in the box. ``pending``: the list asked for is not ready, the rows
@@ -284,8 +275,8 @@ def list_header(
         done = "" if share is None else f" {int(100 * share)}%"
         left.append(f" · {how} by {safe(sort_title(sort, columns))} {'↓' if sort.descending else '↑'}{done}")
     line = join(*left, Style.MARKED(f" · {marked:,} marked", marked))
-    right = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
-    if snapshot is not None and Box.NEW in snapshot.observation.boxes:
+    right = freshness_line(snapshot, moment, short=True, offset=False)
+    if Box.NEW in snapshot.observation.boxes:
         state = snapshot.observation.boxes[Box.NEW]
         slope = snapshot.rates.new_per_s
         growth = f" {units.rate(slope, signed=True)}" if slope is not None else ""

@@ -17,7 +17,7 @@ from ..event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, percentile_line, suppressed_line
 from .frame import Section, frame
 from .graphs import depth_chart
-from .header import FRESH, Freshness, Zone, is_mail
+from .header import Moment
 from .panels import ages_section, flow_section, happened_lines, ranked_rows, side_claims
 from .problems import problem_block, problem_keys, problem_title, top_problems
 from .spans import BLANK, Lines, Style, crop, fitted, join, paragraph, restyle
@@ -33,18 +33,18 @@ _LEFT = 81
 
 
 def overview_panels(
-    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, *, chosen: int, stale: bool, zone: Zone,
-) -> Lines:  # fmt: skip
-    """Exactly ``height`` lines. ``events`` are newest first. ``stale`` dims all but the problems."""
+    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, moment: Moment, *, chosen: int
+) -> Lines:
+    """Exactly ``height`` lines. ``events`` are newest first. Where figures are stale, all but the problems are dim."""
     rows = problem_rows(height) + 1
     hint = join(Style.DIM(problem_keys(snapshot)))
     problems = Section(problem_title(snapshot), partial(problem_block, snapshot, chosen=chosen), rows, rows, note=hint)
     two_columns = width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH
-    panels = _sections(snapshot, events, zone, 17 if two_columns else 9, 8 if two_columns else 6)
+    panels = _sections(snapshot, events, moment, 17 if two_columns else 9, 8 if two_columns else 6)
 
     def column(*names: str) -> list[Section]:
         """The panels with these names, as far as there are any."""
-        return [panels[name] if not stale else _dimmed(panels[name]) for name in names if name in panels]
+        return [panels[name] if moment.stale_for is None else _dimmed(panels[name]) for name in names if name in panels]
 
     if two_columns:
         left = max(_LEFT, (width - 3) // 2)
@@ -61,7 +61,7 @@ def overview_panels(
 
 
 def _sections(
-    snapshot: Snapshot, events: Sequence[LoggedEvent], zone: Zone, flow_most: int, claims_most: int
+    snapshot: Snapshot, events: Sequence[LoggedEvent], moment: Moment, flow_most: int, claims_most: int
 ) -> dict[str, Section]:
     """The panels that this target has, by name."""
     observation = snapshot.observation
@@ -70,7 +70,7 @@ def _sections(
         lines = box_table(snapshot, width) + flow_lines(snapshot, width)
         return lines + percentile_line(snapshot, width) + suppressed_line(snapshot, width)
 
-    happened = partial(happened_lines, snapshot, events, zone=zone)
+    happened = partial(happened_lines, snapshot, events, moment)
     panels = {"happened": Section("what happened, newest first", happened, 3, _MANY)}
     if any(box in observation.boxes for box in Box):
         rows = 8 + bool(observation.suppressed)
@@ -82,10 +82,10 @@ def _sections(
     if observation.locks:
         panels["locks"] = Section("locks", partial(lock_lines, snapshot), 3, 5, "6", last=True)
     if Box.CUR in observation.boxes:
-        claims = partial(ranked_rows, snapshot, Box.CUR, zone=zone)
+        claims = partial(ranked_rows, snapshot, Box.CUR)
         panels["claims"] = Section("claims, dead ones first", claims, 3, claims_most, "3")
     if Box.TMP in observation.boxes:
-        tmp = partial(ranked_rows, snapshot, Box.TMP, zone=zone)
+        tmp = partial(ranked_rows, snapshot, Box.TMP)
         panels["tmp"] = Section("tmp, abandoned ones first", tmp, 3, 6, "4", last=True)
     if observation.ages is not None:
         panels["ages"] = ages_section(snapshot, "2", last=True)
@@ -109,20 +109,17 @@ def problem_rows(height: int) -> int:
 
 
 def overview(
-    snapshot: Snapshot | None, width: int, height: int, *, chosen: int = 0, freshness: Freshness = FRESH,
-    zone: Zone = None, events: Sequence[LoggedEvent] = (),
-) -> Lines:  # fmt: skip
+    snapshot: Snapshot | None, events: Sequence[LoggedEvent], width: int, height: int, moment: Moment, *, chosen: int
+) -> Lines:
     """At most ``height`` lines. Where space is short, panels are omitted from the bottom up; the problems stay. A large window
     has panels with borders, in which ``events`` are shown, newest first; a high and narrow one shows some of their contents
     below."""
     if snapshot is None:
         return [BLANK, fitted(width, " ", Style.DIM("looking for the first time…"))][:height]
-    if is_mail(snapshot):
+    if snapshot.observation.is_mail:
         return _mail(snapshot, width)[:height]
     if width >= PANELS_WIDE and height >= PANELS_HIGH:
-        return overview_panels(
-            snapshot, events, width, height, chosen=chosen, stale=freshness.stale_for is not None, zone=zone
-        )  # fmt: skip
+        return overview_panels(snapshot, events, width, height, moment, chosen=chosen)
     lines = top_problems(snapshot, width, problem_rows(height), chosen=chosen)
     while height < _TINY and lines and lines[-1] == BLANK:
         lines.pop()
@@ -147,10 +144,10 @@ def overview(
     below += glance + locks
     if height >= _HIGH:
         below.append(BLANK)
-        below += side_claims(snapshot, width, height - len(lines) - len(below), zone=zone)
+        below += side_claims(snapshot, width, height - len(lines) - len(below))
         chart = depth_chart(snapshot, width, height - len(lines) - len(below))
         below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
-    if freshness.stale_for is not None:
+    if moment.stale_for is not None:
         below = [restyle(line, Style.DIM) for line in below]
     return [crop(line, width) for line in (lines + below)[:height]]
 

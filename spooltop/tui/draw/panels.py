@@ -10,14 +10,15 @@ from spooltop.cursors.draw import written
 from spooltop.model import units
 from spooltop.model.backend import Sort
 from spooltop.model.snapshot import AGE_BOUNDS, Snapshot
-from spooltop.model.vocabulary import ASIDE, Box, Owner, Payload, Row, Verdict, began
+from spooltop.model.vocabulary import ASIDE, Box, Owner, Row, Verdict, began
 
 from ..event_log import LoggedEvent
-from .detail import detail, fact_line
+from ..messages import PayloadRead
+from .detail import detail, fact_line, size_text
 from .frame import Section, frame
 from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, flow_graphs, flow_note, histogram_note, new_age_bars
-from .header import Zone, ago, when
-from .lists import Moment, columns_for, owner_text, row_line, short_id, title_line, verdict_span
+from .header import Moment, ago, when
+from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
 from .spans import BLANK, Line, Lines, Style, dim, fitted, join, plain
 from .text import clip_left, pad, pad_left, safe, shown
@@ -29,14 +30,14 @@ _VALUE = 16
 
 
 def happened_lines(
-    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, rows: int, *, zone: Zone = None
+    snapshot: Snapshot, events: Sequence[LoggedEvent], moment: Moment, width: int, rows: int
 ) -> Lines:
     """At most ``rows`` lines. ``events`` are newest first."""
     found = [*((event.at, _event(event)) for event in events[:rows]), *_reverts(snapshot)]
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
         return [dim(f" nothing since watching began {units.span(snapshot.watched_for)} ago", width)][:rows]
-    return [fitted(width, Style.DIM(f" {when(at, zone)} "), line) for at, line in found[:rows]]
+    return [fitted(width, Style.DIM(f" {when(at, moment.zone)} "), line) for at, line in found[:rows]]
 
 
 def _event(event: LoggedEvent) -> Line:
@@ -66,7 +67,7 @@ def _rank(row: Row) -> int:
     return _RANKS.get(row.verdict, 1)  # unknown, or not judged
 
 
-def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zone = None) -> Lines:
+def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int) -> Lines:
     """The titles of the columns, the most important claims or files in ``tmp``, and the number of those left out."""
     state = snapshot.observation.boxes[box]
     found = snapshot.observation.claims if box is Box.CUR else snapshot.observation.tmp
@@ -77,19 +78,19 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zo
     count = max(state.count or 0, len(found))
     fits = rows - 1 if count <= rows - 1 else rows - 2
     lines = [title_line(columns, width, sort=Sort(""))]
-    lines += [row_line(row, columns, width, Moment(snapshot.taken_at, zone)) for row in ranked[: max(0, fits)]]
+    lines += [row_line(row, columns, width, Moment(snapshot.taken_at)) for row in ranked[: max(0, fits)]]
     if (more := count - min(fits, len(found))) > 0:
         lines.append(dim(f"   {units.count(more, complete=state.complete)} more", width))
     return lines[:rows]
 
 
-def side_claims(snapshot: Snapshot, width: int, height: int, *, zone: Zone = None) -> Lines:
+def side_claims(snapshot: Snapshot, width: int, height: int) -> Lines:
     """The most important claims under a title, in at most ``height`` lines, always as many; none where that is too few."""
     rows = min(_CLAIMS, height - 4) + 2
     if Box.CUR not in snapshot.observation.boxes or rows < 3:
         return []
     title = join(Style.TITLE(" claims, dead ones first"), Style.DIM(" · "), Style.KEY("3"), " shows all")
-    lines = [title, *ranked_rows(snapshot, Box.CUR, width, rows, zone=zone)]
+    lines = [title, *ranked_rows(snapshot, Box.CUR, width, rows)]
     return lines + [BLANK] * (rows + 2 - len(lines))
 
 
@@ -120,22 +121,18 @@ def rows_below(box: Box | None, width: int, height: int) -> int:
 
 
 def beside_list(
-    row: Row | None, payload: Payload | None, snapshot: Snapshot, box: Box, width: int, height: int, *,
-    zone: Zone = None, error: str = "", roomy: bool = False,
-) -> Lines:  # fmt: skip
+    row: Row | None, read: PayloadRead, snapshot: Snapshot, box: Box, width: int, height: int, moment: Moment, *, roomy: bool
+) -> Lines:
     """The row under the cursor and, for a claim, its holder; in New how long messages wait, or how they flow if ``roomy``."""
-    draw = partial(
-        detail, row, payload, now=snapshot.taken_at, zone=zone, error=error, worked=snapshot.rates.worked
-    )  # fmt: skip
+    draw = partial(detail, row, read, moment=moment, worked=snapshot.rates.worked)
     if height < _BESIDE_HIGH:
         return draw(width, height)
     inside = width - 2
-    size = payload.size if payload is not None else row.size if row is not None else None
-    note = "" if row is None else f"{units.size(size)}{f' {safe(row.source)}' if row.source else ''}"
+    note = "" if row is None else size_text(row, read)
     title = "no message" if row is None else clip_left(safe(row.id), max(8, inside - len(note) - 8))
     sections = [Section(title, lambda width, rows: draw(width, rows + 1)[1:], 8, _MANY, note=join(Style.DIM(note)))]
     if box is Box.CUR:
-        sections.append(Section("its holder", partial(_holder, row, snapshot, zone=zone), 6, 9, last=True))
+        sections.append(Section("its holder", partial(_holder, row, snapshot, moment), 6, 9, last=True))
     elif box is Box.NEW and roomy:
         sections.append(flow_section(snapshot, 9, 13, last=True))
     elif box is Box.NEW and snapshot.observation.ages is not None:
@@ -181,13 +178,13 @@ def flow_section(snapshot: Snapshot, least: int, most: int, *, last: bool = Fals
     return Section("depth and flow", partial(flow_graphs, snapshot), least, most, note=flow_note(snapshot), last=last)
 
 
-def _holder(row: Row | None, snapshot: Snapshot, width: int, rows: int, *, zone: Zone) -> Lines:
+def _holder(row: Row | None, snapshot: Snapshot, moment: Moment, width: int, rows: int) -> Lines:
     """The process that holds a claim, as far as it is known, and its other claims."""
-    now = snapshot.taken_at
+    now = moment.now
     owner = row.owner if row is not None else None
     if row is None or owner is None:
         return [dim(" not known: the message does not name it", width)]
-    started = "not known" if owner.start is None else f"{when(owner.start, zone)}, {ago(owner.start, now)} ago"
+    started = "not known" if owner.start is None else f"{when(owner.start, moment.zone)}, {ago(owner.start, now)} ago"
     where = f"{safe(owner.user) if owner.user else '?'} on {safe(owner.host) if owner.host else '?'}"
     held = [one for one in snapshot.observation.claims if one.owner == owner]
     others = sorted((one for one in held if one.key != row.key), key=lambda one: one.in_box_since or 0.0)

@@ -179,7 +179,7 @@ def headed(head: Span, text: str, width: int, *, indent: int = 3) -> Lines:
     return [fitted(width, head, first.removeprefix(head.text)), *(plain(part, width) for part in more)]
 
 
-def labelled(label: Span, text: str, width: int, style: Style = Style.NORMAL, *, most: int = 1000) -> Lines:
+def labelled(label: Span, width: int, text: str, style: Style = Style.NORMAL, most: int = 1000) -> Lines:
     """A label, and next to it a text over as many lines as it needs, ``most`` at most."""
     room = max(8, width - len(label.text))
     parts = wrap(text, room)
@@ -187,6 +187,20 @@ def labelled(label: Span, text: str, width: int, style: Style = Style.NORMAL, *,
         parts = [*parts[: most - 1], clip(f"{parts[most - 1]} …", room)]
     after = Span(" " * len(label.text), label.style)
     return [fitted(width, after if i else label, Span(part, style)) for i, part in enumerate(parts)]
+
+
+Fact: TypeAlias = tuple[str, str] | tuple[str, str, Style] | tuple[str, str, Style, int]
+"""A label, a text, the style of that, and the lines that it has at most."""
+
+
+def fact_label(label: str, cells: int) -> Span:
+    """The label of a fact, in a column of so many cells after a blank."""
+    return Style.DIM(f" {label[: cells - 1]:<{cells}}")
+
+
+def fact_lines(facts: Iterable[Fact], width: int, cells: int) -> Lines:
+    """Facts below each other, each over as many lines as it needs, with their labels in a column of ``cells``."""
+    return [line for fact in facts for line in labelled(fact_label(fact[0], cells), width, *fact[1:])]
 
 
 BARS = "▁▂▃▄▅▆▇█"

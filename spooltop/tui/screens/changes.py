@@ -296,7 +296,7 @@ _BOX = 9
 
 
 def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> Lines:
-    return labelled(Style.DIM(f"{label:<9}"), text, inner, style)
+    return labelled(Style.DIM(f"{label:<9}"), inner, text, style)
 
 
 def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> Lines:

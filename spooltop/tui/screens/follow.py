@@ -258,7 +258,7 @@ def _answer(holders: Holders, inner: int, at: float) -> Lines:
         lines.append(BLANK)
     notes = holders.notes or (() if holders.complete else ("there may be others, not visible from here",))
     for note in notes:
-        lines += labelled(Style.WARN("! " if not holders.complete else "  "), shown(note), inner)
+        lines += labelled(Style.WARN("! " if not holders.complete else "  "), inner, shown(note))
     return lines
 
 

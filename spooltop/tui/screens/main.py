@@ -24,8 +24,8 @@ from ..commands import READING, TABS, KeyCommand, by_id, footer, own_command
 from ..context import BOX_OF, LISTS, CommandContext, View
 from ..draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
 from ..draw.detail import detail, message_lines
-from ..draw.header import header, is_mail, notice_lines, when
-from ..draw.lists import COLUMNS, Moment, columns_for, fitting, list_header, row_line, title_line
+from ..draw.header import header, notice_lines, when
+from ..draw.lists import COLUMNS, columns_for, fitting, list_header, row_line, title_line
 from ..draw.overview import overview
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
 from ..draw.problems import problem_lines
@@ -155,19 +155,18 @@ class MainScreen(ListScreen):
         nothing new."""
         state = self.state
         chosen, snapshot, page = state.list_state, state.snapshot, state.page
-        freshness, zone = state.freshness, state.zone
+        moment = state.moment
         if snapshot is not None and state.moved_to > snapshot.taken_at:
             snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.moved_to))
         if context.view is View.CONSUMERS and snapshot is not None:
             return consumer_header(
-                snapshot, state.consumer_list, context.rows, width, sort=state.consumer_sort, filter=state.filter,
-                times=state.times, freshness=freshness, zone=zone,
-            )  # fmt: skip
+                snapshot, state.consumer_list, context.rows, width, moment, sort=state.consumer_sort, filter=state.filter
+            )
         if context.view not in LISTS or chosen is None:
-            return header(snapshot, width, target=self.session.control.target, freshness=freshness, zone=zone)
+            return header(snapshot, width, self.session.control.target, moment)
         if snapshot is None:
             return [plain(" looking for the first time…", width), BLANK]
-        mail = is_mail(snapshot)
+        mail = snapshot.observation.is_mail
         title = "Read mail" if mail and state.root is View.CLAIMS else TITLES[state.root]
         if state.root is View.ASIDE:
             title += f" {chosen.box}"
@@ -183,11 +182,11 @@ class MainScreen(ListScreen):
         length = None if held is not None and total is None and not self.rows.length else self.rows.length
         if pending:
             length = total if not chosen.filter and chosen.selection is None else None
-        columns = columns_for(chosen.box, self.rows.size.width or width, times=state.times, mail=mail)
+        columns = columns_for(chosen.box, self.rows.size.width or width, times=moment.times, mail=mail)
         head = list_header(
-            snapshot, title, length, width, sort=None if mail else chosen.sort, columns=columns,
-            marked=len(chosen.marks), complete=page is None or page.complete, filter=chosen.filter, freshness=freshness,
-            zone=zone, total=total, pending=pending, share=state.share,
+            snapshot, title, length, width, moment, sort=None if mail else chosen.sort, columns=columns,
+            marked=len(chosen.marks), complete=page is None or page.complete, filter=chosen.filter,
+            total=total, pending=pending, share=state.share,
             ordered_over=None if page is None else page.ordered_over,
         )  # fmt: skip
         return [head, title_line(columns, self.rows.size.width or width, sort=chosen.sort)]
@@ -198,7 +197,7 @@ class MainScreen(ListScreen):
         if state.snapshot is None:
             return None
         width = self.rows.size.width if state.listed else self.window_size[0]
-        mail = is_mail(state.snapshot)
+        mail = state.snapshot.observation.is_mail
         columns = columns_for(state.box, width, mail=mail) if state.box is not None else ()
         columns = columns or fitting(columns_of(state.consumer_list), list_width(width))
         words = line_text(title_line(columns, width, sort=state.sort))
@@ -235,61 +234,55 @@ class MainScreen(ListScreen):
     def _draw_detail(self, width: int, height: int) -> Lines:
         """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
         state, row, window = self.state, self.row, self.window_size
-        payload, error = state.payload_of(row)
-        snapshot, now, zone = state.snapshot, state.now, state.zone
-        if snapshot is not None and state.box is not None and window[0] >= LISTS_WIDE and not is_mail(snapshot):
+        read, snapshot, moment = state.payload_of(row), state.snapshot, state.moment
+        if snapshot is not None and state.box is not None and window[0] >= LISTS_WIDE and not snapshot.observation.is_mail:
             roomy = rows_below(state.box, *window) > 0
-            lines = beside_list(row, payload, snapshot, state.box, width, height, zone=zone, error=error, roomy=roomy)
+            lines = beside_list(row, read, snapshot, state.box, width, height, moment, roomy=roomy)
             return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
         worked = snapshot.rates.worked if snapshot is not None else None
-        return [] if row is None else detail(row, payload, width, height, now=now, zone=zone, error=error, worked=worked)
+        return detail(row, read, width, height, moment=moment, worked=worked)
 
     def _draw_below(self, width: int, height: int) -> Lines:
         """The panels below a list."""
         state = self.state
         snapshot = state.snapshot
-        if snapshot is None or state.box is None or is_mail(snapshot):
+        if snapshot is None or state.box is None or snapshot.observation.is_mail:
             return []
         lines = below_list(snapshot, state.box, width, height)
         return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
-        state = self.state
-        snapshot = state.snapshot
-        mail = snapshot is not None and is_mail(snapshot)
-        columns = columns_for(state.box or Box.NEW, width, times=state.times, mail=mail)
+        state, moment = self.state, self.state.moment
+        mail = state.snapshot is not None and state.snapshot.observation.is_mail
+        columns = columns_for(state.box or Box.NEW, width, times=moment.times, mail=mail)
         line = row_line(
-            row, columns, width, Moment(state.now, state.zone, state.times), marked=marked, selected=selected,
-            ends=state.ends, texts=state.filter_texts,
-        )  # fmt: skip
+            row, columns, width, moment, marked=marked, selected=selected, ends=state.ends, texts=state.filter_texts
+        )
         return restyle(line, Style.DIM) if state.stale_for is not None and not selected else line
 
     def _page(self, context: CommandContext, width: int, height: int) -> Lines:
         state = self.state
-        snapshot, now, zone, freshness = state.snapshot, state.now, state.zone, state.freshness
+        snapshot, moment = state.snapshot, state.moment
         if snapshot is None or state.root is View.OVERVIEW:
             chosen = state.place(context.rows)
             if snapshot is not None and state.all_problems:
                 return problem_lines(snapshot, width, height, chosen=chosen)
-            events = state.log.newest(now)
-            return overview(
-                snapshot, width, height, chosen=chosen, freshness=freshness, zone=zone, events=events
-            )
+            return overview(snapshot, state.log.newest(moment.now), width, height, moment, chosen=chosen)
         if context.view is View.MESSAGE:
             return self._message(width, height)
         if context.view is View.CURSOR and context.cursor is not None:
             chosen = state.chosen.get(View.CURSOR, 0)
-            return cursor_detail(context.cursor, snapshot, width, height, chosen=chosen, zone=zone)
+            return cursor_detail(context.cursor, snapshot, width, height, moment, chosen=chosen)
         if state.root is View.CONSUMERS:
             return consumer_lines(
-                snapshot, state.consumer_list, state.consumers, width, height, chosen=state.consumer_place,
-                filter=state.filter, times=state.times, zone=zone,
+                snapshot, state.consumer_list, state.consumers, width, height, moment, chosen=state.consumer_place,
+                filter=state.filter,
             )  # fmt: skip
         if state.filter and not context.rows:
             return [dim(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width)]
         snapshot = state.filtered or snapshot
         if state.root is View.CURSORS:
-            lines = cursor_table(snapshot, width, height, chosen=state.place(context.rows), zone=zone)
+            lines = cursor_table(snapshot, width, height, moment, chosen=state.place(context.rows))
         else:
             chosen = state.place(context.rows)
             framed = width >= LOCKS_WIDE and height >= LOCKS_HIGH and bool(snapshot.observation.locks)
@@ -302,10 +295,9 @@ class MainScreen(ListScreen):
         state, row = self.state, self.row
         if row is None:
             return [plain(" the message is no longer there", width)]
-        payload, error = state.payload_of(row)
         lines, state.scroll = message_lines(
-            row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.zone, error=error
-        )  # fmt: skip
+            row, state.payload_of(row), width, height, scroll=state.scroll, moment=state.moment
+        )
         return lines
 
     def _bottom(self, context: CommandContext, width: int) -> Lines:
@@ -889,7 +881,7 @@ class MainScreen(ListScreen):
     def do_copy(self) -> None:
         context, row, text = self.context(), self.row, ""
         if context.view is View.MESSAGE and row is not None:
-            payload, _ = self.state.payload_of(row)
+            payload = self.state.payload_of(row).payload
             text = escape_text(payload.data) if payload is not None else ""
         elif row is not None:
             text = escape(row.id)

@@ -17,16 +17,16 @@ from spooltop.model import query as filters
 from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.query import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
-from spooltop.model.vocabulary import Box, Lock, Payload, Row, Verdict
+from spooltop.model.vocabulary import Box, Lock, Row, Verdict
 
 from ..context import BOX_OF, LISTS, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
-from ..draw.header import Freshness, Times, Zone
+from ..draw.header import Moment, Times, Zone
 from ..draw.lists import COLUMNS
 from ..draw.text import ALONE, Ends, common_ends, safe
 from ..event_log import EventLog
-from ..messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
+from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, Search
 
 FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
 """The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
@@ -66,7 +66,7 @@ class MainState(Struct):
     ends: Ends = ALONE
     """The parts that the ids of the list share, as far as its rows were seen."""
     advanced: ListAdvanced | None = None
-    payload: PayloadRead | None = None
+    payload: PayloadRead = NOT_READ
     consumer_list: ConsumerList | None = None
     """The consumers, as of the last look while their view was in front."""
     log: EventLog = field(default_factory=EventLog)
@@ -137,15 +137,9 @@ class MainState(Struct):
         self.ends = self.ends.narrowed(ids) if same else common_ends(ids)
         self.page, self.advanced = page, None
 
-    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
+    def payload_of(self, row: Row | None) -> PayloadRead:
         """As much of a row's payload as was read, and why it could not be read."""
-        if row is None or self.payload is None or self.payload.key != row.key:
-            return None, ""
-        return self.payload.payload, self.payload.error
-
-    @property
-    def times(self) -> Times:
-        return FORMATS[self.format][0]
+        return self.payload if row is not None and self.payload.key == row.key else NOT_READ
 
     @property
     def zone(self) -> Zone:
@@ -153,8 +147,9 @@ class MainState(Struct):
         return FORMATS[self.format][2]
 
     @property
-    def freshness(self) -> Freshness:
-        return Freshness(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
+    def moment(self) -> Moment:
+        times, _, zone = FORMATS[self.format]
+        return Moment(self.now, zone, times, self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
 
     def set_stale(self, waited: float | None, why: str) -> bool:
         """Notes that a look has not finished for this many seconds (None: it has); True where the screen shows another number."""

@@ -122,7 +122,7 @@ def _warnings(plan: Plan, inner: int) -> Lines:
     lines: Lines = []
     for warning, n in list(counted.items())[:_MOST_REFUSALS]:
         times = f"{n:,}: " if n > 1 else ""
-        lines += labelled(Style.WARN("! "), f"{times}{shown(warning)}", inner)
+        lines += labelled(Style.WARN("! "), inner, f"{times}{shown(warning)}")
     return lines
 
 
@@ -345,7 +345,7 @@ class ResultScreen(ScrollingScreen[bool]):
         if self.cursor is not None:
             since = cursor_since(result, self.cursor, self.session.snapshot)
         for i, words in enumerate(since):
-            middle += labelled(Style.DIM(" " * 12 if i else "since then  "), shown(words), inner)
+            middle += labelled(Style.DIM(" " * 12 if i else "since then  "), inner, shown(words))
         middle += [*_not_done(result, inner), *note_lines(result.notes, inner)]
         foot: Lines = [BLANK]
         keys: list[Span | str] = [Style.KEY("[Esc Close]")]
