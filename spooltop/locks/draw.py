@@ -164,7 +164,6 @@ LOCKS_WIDE, LOCKS_HIGH = 120, 22
 """Cells and lines from which on there are panels."""
 _FACTS = 9
 """Lines of the facts of the chosen lock."""
-_MANY = 1000
 _DEEPEST = 8
 """Steps from the first holder to the last waiter that are drawn."""
 
@@ -182,10 +181,10 @@ def lock_panels(snapshot: Snapshot, width: int, height: int, *, chosen: int) -> 
         return [join(" ", _path(lock, width - 2)), *lock_facts(lock, width, snapshot.taken_at)]
 
     first = [
-        Section(title, partial(lock_lines, snapshot, chosen=chosen), 4, _MANY),
+        Section(title, partial(lock_lines, snapshot, chosen=chosen), 4),
         Section("the chosen lock", facts, _FACTS, _FACTS),
     ]
-    second = [Section("who waits for whom", partial(wait_lines, snapshot), 3, _MANY)]
+    second = [Section("who waits for whom", partial(wait_lines, snapshot), 3)]
     if used := locks_used(snapshot):
         second.append(Section("the engine's own locks", lambda width, rows: [join(" ", used)], 1, 1))
     return frame(height, (left, first), (right, second))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spooltop.tui.terminal.writer import ScreenWriter
+from spooltop.tui.terminal.driver import ScreenWriter
 
 PATIENCE = 30.0
 FRAME = b"f" * 1000

@@ -23,7 +23,7 @@ class Section(Struct, frozen=True):
     title: str
     draw: Callable[[int, int], Sequence[Line]]
     least: int
-    most: int
+    most: int = 1000
     key: str = ""
     note: Line = BLANK
     last: bool = False

@@ -23,7 +23,6 @@ from .problems import problem_block, problem_keys, problem_title, top_problems
 from .spans import BLANK, Lines, Style, crop, fitted, join, paragraph, restyle
 from .text import safe, shown
 
-_MANY = 1000
 PANELS_WIDE, PANELS_HIGH = 120, 24
 """Cells and lines from which on there are panels: a window of 120×30 leaves so many below the header, even with a notice."""
 _TWO_COLUMNS_WIDE, _TWO_COLUMNS_HIGH = 150, 36
@@ -71,7 +70,7 @@ def _sections(
         return lines + percentile_line(snapshot, width) + suppressed_line(snapshot, width)
 
     happened = partial(happened_lines, snapshot, events, moment)
-    panels = {"happened": Section("what happened, newest first", happened, 3, _MANY)}
+    panels = {"happened": Section("what happened, newest first", happened, 3)}
     if any(box in observation.boxes for box in Box):
         rows = 8 + bool(observation.suppressed)
         panels["boxes"] = Section("boxes", boxes, rows, rows)

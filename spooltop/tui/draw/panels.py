@@ -102,7 +102,6 @@ _ROOMY_WIDE = 90
 """Cells below a list from which on its panels have all their columns."""
 _BESIDE_HIGH = 20
 """Lines beside a list from which on it has panels."""
-_MANY = 1000
 _EVIDENCE = 8
 """Cells that evidence needs."""
 
@@ -130,7 +129,7 @@ def beside_list(
     inside = width - 2
     note = "" if row is None else size_text(row, read)
     title = "no message" if row is None else clip_left(safe(row.id), max(8, inside - len(note) - 8))
-    sections = [Section(title, lambda width, rows: draw(width, rows + 1)[1:], 8, _MANY, note=join(Style.DIM(note)))]
+    sections = [Section(title, lambda width, rows: draw(width, rows + 1)[1:], 8, note=join(Style.DIM(note)))]
     if box is Box.CUR:
         sections.append(Section("its holder", partial(_holder, row, snapshot, moment), 6, 9, last=True))
     elif box is Box.NEW and roomy:
@@ -150,20 +149,20 @@ def below_list(snapshot: Snapshot, box: Box, width: int, height: int) -> Lines:
     if box is Box.NEW:
         return frame(height, (inside, [ages_section(snapshot)]))
     if box in ASIDE:
-        return frame(height, (inside, [Section("set aside", partial(_aside, snapshot), 1, _MANY)]))
+        return frame(height, (inside, [Section("set aside", partial(_aside, snapshot), 1)]))
     right = 34 if width >= _ROOMY_WIDE else 28
     left = width - 3 - right
     if box is Box.TMP:
-        first = [Section("writers, abandoned files first", partial(_owners, snapshot.observation.tmp, now=now), 1, _MANY)]
-        ages = [Section("tmp by age", partial(_row_ages, snapshot.observation.tmp, now=now), 1, _MANY)]
+        first = [Section("writers, abandoned files first", partial(_owners, snapshot.observation.tmp, now=now), 1)]
+        ages = [Section("tmp by age", partial(_row_ages, snapshot.observation.tmp, now=now), 1)]
     else:
         claims = snapshot.observation.claims
         flow = flow_section(snapshot, 9, 13, last=True)
-        first = [Section("consumers, dead ones first", partial(_owners, claims, now=now), 5, _MANY, "8"), flow]
+        first = [Section("consumers, dead ones first", partial(_owners, claims, now=now), 5, key="8"), flow]
         rows = len(AGE_BOUNDS) + 1
         ages = [Section("claims by time held", partial(_row_ages, claims, now=now), rows, rows)]
         if snapshot.observation.flow.holders_counted:  # else nobody tells how long a message waited and was processed
-            ages.append(Section("waited and worked", partial(_times, snapshot), 4, _MANY, last=True))
+            ages.append(Section("waited and worked", partial(_times, snapshot), 4, last=True))
     return frame(height, (left, first), (right, ages))
 
 

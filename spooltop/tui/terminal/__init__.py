@@ -1,1 +1,1 @@
-"""The terminal: the driver, the thread that writes to it, and how the dashboard ends and comes back."""
+"""The terminal: the driver and its thread that writes, and how the dashboard ends and comes back."""
