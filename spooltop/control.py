@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
@@ -77,7 +76,7 @@ class OpenCalls(Struct):
                 raise closed(self.path, "Control")
             self._running += 1
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_raised: object) -> None:
         with self._counting:
             self._running -= 1
             last = self._closed and self._running == 0
@@ -95,7 +94,7 @@ class OpenCalls(Struct):
         try:
             interrupt()
         finally:
-            self.__exit__(None, None, None)
+            self.__exit__()
 
 
 def while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
@@ -438,7 +437,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     def __enter__(self) -> Control:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
 

@@ -62,13 +62,9 @@ class Context(Struct, frozen=True):
     def control(self, args: Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
         """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
         meanwhile; ``owners`` as in ``control.open_control``."""
-        more = watching(args)
-        if not owners:
-            more["owners"] = False
-        if self.patience != math.inf:
-            more["patience"] = self.patience
+        more = {"watch": watch, "owners": owners, "patience": self.patience, **watching(args)}
         with while_waiting(self.terminal, "opening"):
-            return self.open(path, read_only=args.read_only, as_kind=args.as_kind, watch=watch, **more)
+            return self.open(path, read_only=args.read_only, as_kind=args.as_kind, **more)
 
     def reach(self, path: str, call: Callable[[], R]) -> R:
         """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""

@@ -10,7 +10,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 from msgspec.structs import replace
@@ -219,8 +219,8 @@ def dashboard(args: Namespace, context: Context) -> int:
             from .commands.status import report
 
             return report(args, context, targets)
-        more = {**watching(args), **({"who_writes": True} if args.who_writes else {})}
-        opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, watch=True, **more)
+        more = {"watch": True, "who_writes": args.who_writes, **watching(args)}
+        opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, **more)
         control = None
         if len(targets) == 1:
             from spooltop.settings import load
@@ -234,7 +234,7 @@ def dashboard(args: Namespace, context: Context) -> int:
                 return context.dashboard(control, args)
         from .several import spools_watch
 
-        with spools_watch(targets, args, context, opened) as spools:
+        with closing(spools_watch(targets, args, context, opened)) as spools:
             return context.dashboard(spools, args)
     except NotASpool as error:
         path = args.paths[0] if args.paths else "."

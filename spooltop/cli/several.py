@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -33,24 +32,19 @@ _FILES = 12
 _OTHER_FILES = 128
 
 
-@contextmanager
 def spools_watch(
     targets: Sequence[str], args: Namespace, context: Context, opened: Callable[[str], Control]
-) -> Iterator[SpoolsWatch]:
-    """Watches ``targets``, each of which ``opened`` opens. Nothing can be changed through the glances."""
+) -> SpoolsWatch:
+    """Watches ``targets``, each of which ``opened`` opens. Nothing can be changed through the glances. Close it."""
     live = len(targets) <= _LIVE_AT_MOST
 
     def glancing(target: str) -> Control:
         return context.open(target, read_only=True, as_kind=args.as_kind, watch=live, owners=False)
 
-    spools = SpoolsWatch(
+    return SpoolsWatch(
         targets, glancing, opened, count=count_boxes, find=partial(targets_of, args, context, strict=True),
         most_open=(_files(_OTHER_FILES + _FILES * len(targets)) - _OTHER_FILES) // _FILES,
     )  # fmt: skip
-    try:
-        yield spools
-    finally:
-        spools.close()
 
 
 def _files(wanted: int) -> int:

@@ -189,10 +189,10 @@ _WRITER = {Verdict.ALIVE: Verdict.WRITING, Verdict.DEAD: Verdict.ABANDONED, Verd
 
 
 class HolderVerdict(Struct, frozen=True):
-    """A verdict, its grounds in words, and the pid of the holder where it is known."""
+    """The grounds of a verdict in words, the verdict, and the pid of the holder where it is known."""
 
-    verdict: Verdict
     evidence: str
+    verdict: Verdict = Verdict.UNKNOWN
     pid: int | None = None
 
 
@@ -207,9 +207,9 @@ def judge(
     for file in files:
         one = judging.judge(file, before.get(file.path))
         if one.verdict is Verdict.DEAD and not _is_same(before.get(file.path), _status(root, file.path)):
-            one = HolderVerdict(Verdict.UNKNOWN, _CHANGED, one.pid)
+            one = HolderVerdict(_CHANGED, pid=one.pid)
         if file.match is not None and file.match.box == "tmp":
-            one = HolderVerdict(_WRITER[one.verdict], one.evidence, one.pid)
+            one = HolderVerdict(one.evidence, _WRITER[one.verdict], one.pid)
         judged[file.path] = one
     return judged
 
@@ -273,8 +273,8 @@ class _Judging:
     def judge(self, file: QueueFile, found: os.stat_result | None) -> HolderVerdict:
         """``found`` is the status of the file before the evidence was read, None if it had gone."""
         if found is None:
-            return HolderVerdict(Verdict.UNKNOWN, _CHANGED)
-        nobody = HolderVerdict(Verdict.UNKNOWN, _NOBODY)
+            return HolderVerdict(_CHANGED)
+        nobody = HolderVerdict(_NOBODY)
         if (rule := _rule(file)) is None:
             return nobody
         fields = file.pieces
@@ -288,7 +288,7 @@ class _Judging:
         by_pid += [named] if (named := self._once("pidfile", rule.pidfile or None, self._by_pidfile)) is not None else []
         judged = _all_of([one for one in (locked, opened, leased) if one is not None], by_pid) or nobody
         if judged.verdict is Verdict.DEAD and rule.proves_nothing and not rule.watched:
-            return HolderVerdict(Verdict.UNKNOWN, f"{judged.evidence}; {_MAY_LIVE}", judged.pid)
+            return HolderVerdict(f"{judged.evidence}; {_MAY_LIVE}", pid=judged.pid)
         return judged
 
     def _by_flock(self, rule: VerdictRule, file: QueueFile) -> HolderVerdict | None:
@@ -306,56 +306,51 @@ class _Judging:
         try:
             users = self._locks(status(self._root, path))
         except OSError:
-            return HolderVerdict(Verdict.UNKNOWN, f"{path} cannot be seen")
-        if users.pids or not users.complete:
-            words = f"locked by pid {users.pids[0]}" if users.pids else users.why or "the locks of others cannot be seen"
-            return HolderVerdict(Verdict.ALIVE if users.pids else Verdict.UNKNOWN, words, users.pids[0] if users.pids else None)
-        if not self._local:
-            return HolderVerdict(Verdict.UNKNOWN, f"nobody here locks {path}; another machine may")
-        return HolderVerdict(Verdict.DEAD, f"nobody locks {path}")
+            return HolderVerdict(f"{path} cannot be seen")
+        return self._by_users(users, "locked by pid {}", f"locks {path}")
+
+    def _by_users(self, users: Users, alive: str, does: str) -> HolderVerdict:
+        """The verdict by those who use a file. ``alive`` says it with their pid, ``does`` says what nobody does."""
+        if users.pids:
+            return HolderVerdict(alive.format(users.pids[0]), Verdict.ALIVE, users.pids[0])
+        if not users.complete or not self._local:
+            return HolderVerdict(users.why or f"nobody here {does}; another machine may")
+        return HolderVerdict(f"nobody {does}", Verdict.DEAD)
 
     def _by_pid(self, pid: int, since: float) -> HolderVerdict:
         if (pid, since) not in self._pids:
             self._pids[pid, since] = self._around.pids([(pid, since)], self._root)[0]
         verdict, words = self._pids[pid, since]
-        return HolderVerdict(verdict, words, pid)
+        return HolderVerdict(words, verdict, pid)
 
     def _by_pidfile(self, path: str) -> HolderVerdict:
         try:
             pid = int(read(self._root, path, _SMALL).split()[0])
             since = status(self._root, path).st_ctime
         except (OSError, ValueError, IndexError):
-            return HolderVerdict(Verdict.UNKNOWN, f"{path} names no process")
+            return HolderVerdict(f"{path} names no process")
         return self._by_pid(pid, since)
 
     def _by_open(self, path: str) -> HolderVerdict:
         if path not in self._opened:
-            return HolderVerdict(Verdict.UNKNOWN, f"{path} cannot be seen")
-        users = self._opened[path]
-        if users.pids:
-            return HolderVerdict(Verdict.ALIVE, f"pid {users.pids[0]} has it open", users.pids[0])
-        if not users.complete or not self._local:
-            return HolderVerdict(Verdict.UNKNOWN, users.why or "nobody here has it open; another machine may")
-        return HolderVerdict(Verdict.DEAD, "nobody has it open")
+            return HolderVerdict(f"{path} cannot be seen")
+        return self._by_users(self._opened[path], "pid {} has it open", "has it open")
 
     def _by_lease(self, rule: VerdictRule, fields: Mapping[str, str]) -> HolderVerdict:
         path = None if rule.lease is None else rule.lease.path_of(fields)
         left, lease = (None, "") if path is None else self._lease(path, rule.lease_unit)
         if not rule.watched:
             if rule.proves_nothing or left is None or (left < 0 and not self._local):
-                return HolderVerdict(Verdict.UNKNOWN, lease or _NOBODY)  # the clock of another machine may be behind
-            return HolderVerdict(Verdict.DEAD if left < 0 else Verdict.ALIVE, f"its {lease}")
+                return HolderVerdict(lease or _NOBODY)  # the clock of another machine may be behind
+            return HolderVerdict(f"its {lease}", Verdict.DEAD if left < 0 else Verdict.ALIVE)
         users, folder = self._watching, f"{self._layout.watched}/"
         if users.pids:
             others = len(users.pids) - 1
             who = f"pid {users.pids[0]} and {others} more watch" if others else f"pid {users.pids[0]} watches"
-            words = f"{who} {folder}, as its worker would"
-            return HolderVerdict(Verdict.UNKNOWN, _joined(words, lease))
-        if not users.complete:
-            return HolderVerdict(Verdict.UNKNOWN, _joined(users.why, lease))
-        if not self._local:
-            return HolderVerdict(Verdict.UNKNOWN, _joined(f"nobody here watches {folder}; another machine may", lease))
-        return HolderVerdict(Verdict.DEAD, _joined(f"no process watches {folder}, so no worker runs", lease))
+            return HolderVerdict(_joined(f"{who} {folder}, as its worker would", lease))
+        if not users.complete or not self._local:
+            return HolderVerdict(_joined(users.why or f"nobody here watches {folder}; another machine may", lease))
+        return HolderVerdict(_joined(f"no process watches {folder}, so no worker runs", lease), Verdict.DEAD)
 
     def _lease(self, path: str, unit: str) -> tuple[float | None, str]:
         """The seconds that a lease still runs, None where that cannot be told, and the same in words."""
@@ -388,9 +383,9 @@ def _all_of(uses: Sequence[HolderVerdict], pids: Sequence[HolderVerdict]) -> Hol
     numbers = [f"pid {one.pid}: {one.evidence}" if uses else one.evidence for one in pids]
     words = "; ".join([*(one.evidence for one in uses), *numbers])
     if running is not None:
-        return HolderVerdict(Verdict.UNKNOWN, words, running.pid) if dead else running
+        return HolderVerdict(words, pid=running.pid) if dead else running
     if len(dead) == len(judged):
-        return HolderVerdict(Verdict.DEAD, words, pids[0].pid if pids else None)
+        return HolderVerdict(words, Verdict.DEAD, pids[0].pid if pids else None)
     return next(one for one in judged if one.verdict is not Verdict.DEAD)
 
 
