@@ -126,6 +126,7 @@ def test_a_job_spool_is_one_for_the_dashboard_and_the_engine(tmp_path: Path, nam
         (["tmp/", "new/m", "cur/"], "new/m", "spooltop {} "),
         (["tmp/", "new/", "cur/", ".spooltop/held/"], ".spooltop", "spooltop {}"),
         (["l -> l"], "l", "circle"),
+        (["jobs/x/"], "jbos/x", "did you mean {}/jobs/x?"),
     ],
 )  # fmt: skip
 def test_a_path_that_is_not_quite_a_spool_gets_a_hint(tmp_path: Path, names: list[str], path: str, hint: str) -> None:

@@ -168,15 +168,14 @@ def for_file(path: str) -> SpooltopError:
             break
     if culprit == path and (known := _link(path) or _known_file(path)):
         return known
-    what = "a file, not a spool" if os.path.isfile(culprit) else "not a directory"
+    what, advice = "a file, not a spool" if os.path.isfile(culprit) else "not a directory", _NAME_ONE
     folder = os.path.dirname(os.path.abspath(culprit))
     if spool := spool_of_box(folder):
-        name = escape(os.path.basename(culprit))
-        advice = f"open its spool: spooltop {quoted(spool)} (it is {name} there)"
-        return NotASpool(f"{what}; it lies in the box {os.path.basename(folder)}", path=culprit, advice=advice)
-    if is_spool_at(folder):
-        return NotASpool(what, path=culprit, advice=f"it lies in a spool: spooltop {quoted(folder)}")
-    return NotASpool(what, path=culprit, advice=_NAME_ONE)
+        what += f"; it lies in the box {os.path.basename(folder)}"
+        advice = f"open its spool: spooltop {quoted(spool)} (it is {escape(os.path.basename(culprit))} there)"
+    elif is_spool_at(folder):
+        advice = f"it lies in a spool: spooltop {quoted(folder)}"
+    return NotASpool(what, path=culprit, advice=advice)
 
 
 def _link(path: str) -> SpooltopError | None:
@@ -193,20 +192,18 @@ def _known_file(path: str) -> SpooltopError | None:
     """Returns the error for a file whose name or first bytes show what it is; None for any other."""
     name = os.path.basename(path)
     if is_lock_name(name):
-        advice = f"see who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
-        return NotASpool("a lock file, not a spool", path=path, advice=advice)
-    head = _head(path)
-    if head.startswith(b"SQLite format 3\0"):
+        what, advice = "a lock file, not a spool", f"see who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
+    elif (head := _head(path)).startswith(b"SQLite format 3\0"):
         if b"message_id" in head and b"lock_time" in head and b"done_time" in head:
             query = "select status, count(*) from Queue group by status"
             what, advice = "a queue of litequeue, which spooltop does not read", f'sqlite3 -readonly {quoted(path)} "{query}"'
         else:
             what, advice = "an SQLite file, not a spool", f"look into it: sqlite3 -readonly {quoted(path)} .schema"
-        return NotASpool(what, path=path, advice=advice)
-    if name.endswith(".json"):
-        advice = f"if it is a cursor file: spooltop cursors --cursor-file {quoted(path)}"
-        return NotASpool("a file, not a spool", path=path, advice=advice)
-    return None
+    elif name.endswith(".json"):
+        what, advice = "a file, not a spool", f"if it is a cursor file: spooltop cursors --cursor-file {quoted(path)}"
+    else:
+        return None
+    return NotASpool(what, path=path, advice=advice)
 
 
 def _head(path: str) -> bytes:
@@ -255,38 +252,39 @@ def has_journal(path: str) -> bool:
 
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
     """Returns the error for a directory (``fd``) with these first ``names`` that is not a spool."""
+    there = [box for box in LIVE if stat.S_ISDIR(modes.get(box, 0))]
     if spool := spool_of_box(os.path.abspath(path)):
-        box = os.path.basename(os.path.abspath(path))
-        return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
-    if has_journal(path):
+        what = f"only the box {os.path.basename(os.path.abspath(path))} of a spool"
+        advice = f"open the spool: spooltop {quoted(spool)}"
+    elif has_journal(path):
         what = "operations of spooltop are recorded here, and neither boxes nor a known layout are there"
         advice = f"name what it is: spooltop ops {quoted(path)} --as NAME, as in spooltop layouts"
-        return NotASpool(what, path=path, advice=advice)
-    if not names:
-        return NotASpool("an empty directory", path=path, advice=f"make a spool of it: spooltop init {quoted(path)}")
-    if foreign := foreign_queue(path, fd, names):
-        name, advice = foreign
-        return NotASpool(f"{name}, not a spool", path=path, advice=advice)
-    if "cursors.json" in names and (link := _link(os.path.join(path, "cursors.json"))):
+    elif not names:
+        what, advice = "an empty directory", f"make a spool of it: spooltop init {quoted(path)}"
+    elif foreign := foreign_queue(path, fd, names):
+        what, advice = f"{foreign[0]}, not a spool", foreign[1]
+    elif "cursors.json" in names and (link := _link(os.path.join(path, "cursors.json"))):
         return link
-    if inside := [name for name in sorted(names) if is_spool_at(name, fd, follow=False)]:
+    elif inside := [name for name in sorted(names) if is_spool_at(name, fd, follow=False)]:
         shown = " or ".join(quoted(os.path.join(path, name)) for name in inside[:4]) + (" …" if len(inside) > 4 else "")
-        what = "not a spool, but contains one" if len(inside) == 1 else f"not a spool, but contains {len(inside)}"
-        return NotASpool(what, path=path, advice=f"open {'it' if len(inside) == 1 else 'one'}: spooltop {shown}")
-    if locks := [name for name in names if is_lock_name(name)]:
+        number, which = ("one", "it") if len(inside) == 1 else (len(inside), "one")
+        what, advice = f"not a spool, but contains {number}", f"open {which}: spooltop {shown}"
+    elif locks := [name for name in names if is_lock_name(name)]:
         what = f"not a spool; {'a lock file' if len(locks) == 1 else f'{len(locks)} lock files'} inside"
-        return NotASpool(what, path=path, advice=f"look at them: spooltop locks {quoted(path)}")
-    there = [box for box in LIVE if stat.S_ISDIR(modes.get(box, 0))]
-    missing = " and ".join(box for box in LIVE if box not in there)
-    if there:
-        return NotASpool(f"{missing} missing, only {' and '.join(there)} there", path=path, advice=_near_or_layouts(path))
-    return NotASpool("not a spool: no tmp/, new/ or cur/ here", path=path, advice=_near_or_layouts(path))
+        advice = f"look at them: spooltop locks {quoted(path)}"
+    else:
+        what, advice = "not a spool: no tmp/, new/ or cur/ here", _near_or_layouts(path)
+        if there:
+            missing = " and ".join(box for box in LIVE if box not in there)
+            what = f"{missing} missing, only {' and '.join(there)} there"
+    return NotASpool(what, path=path, advice=advice)
 
 
 def _for_missing(path: str) -> SpooltopError:
     """Returns the error for a ``path`` that does not exist, with similar names near where it ends."""
     if set(path) & set("*?["):
         return NotASpool("nothing matches this pattern", path=path, advice="see what is there: ls, and mind the quotes")
+    near: list[str] = []
     for prefix in _prefixes(path):
         if os.path.lexists(prefix):
             if os.path.islink(prefix) and not os.path.exists(prefix):
@@ -295,19 +293,21 @@ def _for_missing(path: str) -> SpooltopError:
         rest = os.path.relpath(path, prefix) if path != prefix else "."
         near = [os.path.normpath(os.path.join(found, rest)) for found in _near(prefix)]
         near.sort(key=lambda found: not os.path.isdir(found))  # stable: the nearest name first among those that exist
-        if near:
-            return NotASpool("no such directory", path=path, advice="did you mean " + " or ".join(map(quoted, near)) + "?")
         break
-    return NotASpool("no such directory", path=path, advice=f"check the path, or make a spool: spooltop init {quoted(path)}")
+    advice = _did_you_mean(near) or f"check the path, or make a spool: spooltop init {quoted(path)}"
+    return NotASpool("no such directory", path=path, advice=advice)
+
+
+def _did_you_mean(near: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(map(quoted, near))}?" if near else ""
 
 
 def _near_or_layouts(path: str) -> str:
     """Returns the advice for a directory with other content: a spool with a similar name, or what else it may be. Never to make
     a spool in it: it may be anything."""
-    near = [found for found in _near(os.path.abspath(path)) if is_spool_at(found)]
-    if near:
-        return "did you mean " + " or ".join(map(quoted, near)) + "?"
-    return "if it is another program's queue, a layout opens it: spooltop layouts lists them, spooltop layouts form begins one"
+    return _did_you_mean(list(filter(is_spool_at, _near(os.path.abspath(path))))) or (
+        "if it is another program's queue, a layout opens it: spooltop layouts lists them, spooltop layouts form begins one"
+    )
 
 
 def _near(path: str) -> list[str]:
