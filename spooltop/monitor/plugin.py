@@ -406,6 +406,7 @@ def _counted(reading: Reading) -> str:
 
 
 def _performance(found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition], kept: Collection[str] | None) -> str:
+    given = {(one.name, one.state): one.range.text for one in reversed(conditions) if one.range is not None}
     words = []
     for target, one in found:
         name = escape(target) if len(found) > 1 else ""
@@ -414,14 +415,10 @@ def _performance(found: Sequence[tuple[str, Finding]], conditions: Sequence[Cond
                 continue
             label = f"{name} {measure}".strip().replace("=", "_").replace("'", "''").replace("|", "_")
             value = "U" if reading.low is None else f"{_number(reading.low)}{_BY_NAME[measure].unit}"
-            ranges = [_range(conditions, measure, state) for state in (State.WARNING, State.CRITICAL)]
+            ranges = [given.get((measure, state), "") for state in (State.WARNING, State.CRITICAL)]
             fields = [value, *ranges, "0", "" if reading.most is None else _number(reading.most)]
             words.append(f"'{label}'={';'.join(fields).rstrip(';')}")
     return f" | {' '.join(words)}" if words else ""
-
-
-def _range(conditions: Sequence[Condition], name: str, state: State) -> str:
-    return next((one.range.text for one in conditions if one.name == name and one.state is state and one.range is not None), "")
 
 
 def _number(value: float) -> str:
