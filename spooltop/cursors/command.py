@@ -7,13 +7,15 @@ from argparse import Namespace
 from spooltop.cli.commands.change import change
 from spooltop.cli.commands.status import watched
 from spooltop.cli.context import Context, answered, here_or
-from spooltop.cli.render import as_json, as_text
+from spooltop.cli.render import as_text
 from spooltop.control import Control
 from spooltop.cursors.model import Cursor, parse_value
 from spooltop.errors import UsageError
 from spooltop.model.plan import Selection
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Json, escape, unescape
+
+from .render import cursor_lines, cursors_json
 
 MUTED_FOR = "1h"
 
@@ -38,8 +40,8 @@ def cursors(args: Namespace, context: Context) -> int:
 
 def _listed(args: Namespace, context: Context) -> int:
     snapshot = answered(watched(args, context, args.path, progress=True), args.path)
-    lines = as_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
-    context.terminal.show(as_json.cursors(snapshot), lines)
+    lines = cursor_lines(snapshot) if snapshot.cursors else ["no cursors here"]
+    context.terminal.show(cursors_json(snapshot), lines)
     return 0
 
 

@@ -1,17 +1,17 @@
-"""Read-only commands: ls, show, ops, locks, tickets."""
+"""Read-only commands: ls, show, ops."""
 
 from __future__ import annotations
 
 import itertools
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from spooltop.control import Control
-from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
+from spooltop.errors import NoSuchOperation, Refused, Unreadable, UsageError
 from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import LIVE, Box, Lock, Row, escape
+from spooltop.model.vocabulary import LIVE, Box, Row, escape
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..parser import id_of, selection_of
@@ -148,30 +148,7 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
     raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
 
 
-def locks(args: Namespace, context: Context) -> int:
-    snapshot = _look(args, context)
-    found = snapshot.observation.locks
-    return _listed(found, as_text.locks(snapshot) if found else ["no locks here"], args, context)
-
-
-def tickets(args: Namespace, context: Context) -> int:
-    snapshot = _look(args, context)
-    queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
-    return _listed(queues, as_text.tickets(queues, snapshot) if queues else ["no tickets here"], args, context)
-
-
-def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Namespace, context: Context) -> int:
-    """Prints locks, and which servers did not answer; returns the exit code for that."""
-    context.terminal.show(map(as_json.lock, locks), lines)
-    failed = [lock for lock in locks if lock.failed]
-    for lock in failed:
-        context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
-    if not failed:
-        return 0
-    return Unreadable.exit_code if len(failed) == len(locks) else SpooltopError.exit_code
-
-
-def _look(args: Namespace, context: Context) -> Snapshot:
+def look(args: Namespace, context: Context) -> Snapshot:
     with context.control(args, here_or(args.path, args.as_kind)) as control:
         return _look_at(control, context)
 

@@ -6,15 +6,15 @@ Times are epoch seconds, ages seconds; ids, names and paths are escaped (``model
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from spooltop.cursors.model import Cursor, CursorSection, cursor_keys
+from spooltop.features import parts
 from spooltop.model.plan import AuditTrail, ItemResult, OperationRecord, Outcome, Plan, Result, Selection
 from spooltop.model.snapshot import BoxState, Pause, Problem, Snapshot
 from spooltop.model.target import full_name
 from spooltop.model.units import since
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, Lock, LockHolder, Owner, Payload, Row, escape, escape_text
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, LockHolder, Owner, Payload, Row, escape, escape_text
 
 _BOXES = (*LIVE, *ASIDE)
 """Boxes that every target has in JSON, also where they are not visible."""
@@ -71,8 +71,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
             observation.disk, "fs_type", "bytes_free", "bytes_total", "inodes_free", "inodes_total", "readonly"
         ),
         **known(resources=[members(one, "name", "free", "total", "unit", "readonly") for one in observation.resources] or None),
-        "cursors": dict(zip(cursor_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
-        "locks": [*map(lock, observation.locks)],
+        **{name: shown for part in parts("render") for name, shown in part.status_json(snapshot).items()},
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
         "consumers": observation.consumers,
         "paused": _pause(observation.paused, now),
@@ -130,26 +129,6 @@ def message(found: Row, payload: Payload, now: float) -> dict[str, Any]:
     }
 
 
-def cursors(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
-    """Lines of ``cursors --json``, each with the writes that were seen, newest first."""
-    for one in snapshot.cursors:
-        yield {"source": escape(one.source), **_cursor(one, snapshot.taken_at), "history": [*map(_write, one.history)]}
-
-
-def _write(write: CursorSection) -> dict[str, Any]:
-    """A write to a cursor as a JSON object. ``held_by`` lists the processes that were seen to hold the lock: empty if none was
-    seen, null if there is no lock."""
-    return {
-        **members(write, "at", "value"),
-        "also_changed": [*map(escape, write.also_changed)],
-        "held_by": None if write.lock_there is False and not write.held_by else [*map(_holder, write.held_by)],
-        "writer": None if write.writer is None else _holder(write.writer),
-        "back": write.back,
-        "lost_update": write.lost,
-        "in_journal": write.journaled,
-    }
-
-
 def holders(found: Holders, row: Row) -> dict[str, Any]:
     """The object of ``show --who --json``: the processes that have the file of a message open or locked."""
     return {
@@ -164,17 +143,6 @@ def holders(found: Holders, row: Row) -> dict[str, Any]:
         ],
         **members(found, "complete", "notes"),
     }  # fmt: skip
-
-
-def lock(lock: Lock) -> dict[str, Any]:
-    """A line of ``locks --json`` and ``tickets --json``."""
-    return {
-        "path": escape(lock.path),
-        "kind": lock.kind,
-        "holders": [*map(_holder, lock.holders)],
-        "waiters": [*map(_holder, lock.waiters)],
-        **members(lock, "verdict", "evidence"),
-    }
 
 
 def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
@@ -211,26 +179,7 @@ def _box(state: BoxState | None, now: float) -> dict[str, Any]:
     }
 
 
-def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
-    return {
-        **members(cursor, "value", "verdict", "evidence"),
-        "file": escape(cursor.file),
-        **members(cursor, "shared", "moved_at"),
-        "moved_age": since(cursor.moved_at, now),
-        **members(cursor, "moved_is_bound", "every", "writes"),
-        "writes_not_read": cursor.writes_unread,
-        **members(cursor, "reverts", "reverts_recent", "reverts_is_bound"),
-        "reverted_by": dict(cursor.reverted_by),
-        "suspects": {escape(source): times for source, times in cursor.suspects},
-        "unsafe": list(cursor.unsafe),
-        "same_start": cursor.same_start,
-        "last_poll": escape(cursor.polls[0].line) if cursor.polls else None,
-        "complete": not cursor.cut,
-        **members(cursor, "behind", "behind_is_bound"),
-    }
-
-
-def _holder(holder: LockHolder) -> dict[str, Any]:
+def holder(holder: LockHolder) -> dict[str, Any]:
     return {"pid": holder.pid, "command": escaped(holder.command), **members(holder, "user", "since")}
 
 

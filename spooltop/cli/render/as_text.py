@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from spooltop.cursors.model import Cursor
+from spooltop.features import parts
 from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, since, size, span
+from spooltop.model.units import age, at_most, clock_time, count, duration, fit, rate, since, size, span
 from spooltop.model.vocabulary import (
-    EXITED,
-    RUNNING,
     Action,
     Box,
     Holders,
-    Lock,
-    LockHolder,
     Payload,
     Row,
     Verdict,
@@ -55,10 +50,9 @@ def status(snapshot: Snapshot, target: str) -> Iterator[str]:
         yield from ("", *_boxes(snapshot), "", _flow(snapshot))
         if suppressed := suppressed_words(observation.suppressed):
             yield printable(suppressed)
-    if snapshot.cursors:
-        yield from ("", *cursors(snapshot))
-    if busy := [lock for lock in observation.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
-        yield from ("", *_locks(busy, snapshot))
+    for part in parts("render"):
+        if lines := [*part.status_lines(snapshot)]:
+            yield from ("", *lines)
 
 
 _OWNER = 18
@@ -115,49 +109,6 @@ def message(row: Row, payload: Payload, now: float) -> Iterator[str]:
         yield f"… the first {size(len(payload.data))} of {size(payload.size)}; --raw has all of it, for a pipe"
 
 
-def cursors(snapshot: Snapshot) -> Iterator[str]:
-    """Lines of cursors. A value is printed as it is in the file, never grouped or rounded."""
-    now = snapshot.taken_at
-    shown = [(printable(escape(one.source)), printable(one.shown or json.dumps(one.value)), one) for one in snapshot.cursors]
-    first = max([6, *(cells(source) for source, _, _ in shown)])
-    second = max([6, *(cells(value) for _, value, _ in shown)])
-    counted = all(not one.in_file for one in snapshot.cursors)
-    names = ("group", "last delivered", "     lag") if counted else ("source", "cursor", "")
-    second = max(second, len(names[1]))
-    yield f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"
-    for source, value, one in shown:
-        moved = (at_least if one.moved_is_bound else age)(since(one.moved_at, now))
-        yield (
-            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}"
-            f"{f'{_lag(one):>8}' if counted else ''}  "
-            f"{_loud(one.verdict)}{_because(one)}"
-            f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
-        )
-    for file in snapshot.observation.cursors:
-        if file.left_out:
-            yield f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched"
-
-
-def _lag(one: Cursor) -> str:
-    """Number of messages that come after a cursor, with ``≥`` where there may be more."""
-    return "?" if one.behind is None else count(one.behind, complete=not one.behind_is_bound)
-
-
-def _because(one: Cursor) -> str:
-    if one.evidence.startswith(f"{one.verdict} "):  # it says its verdict itself
-        return printable(one.evidence.removeprefix(one.verdict))
-    return f": {printable(one.evidence)}" if one.evidence else ""
-
-
-def locks(snapshot: Snapshot) -> Iterator[str]:
-    """Lines of lock files with the holders and waiters of each, and of the number of times the engine's own locks timed out."""
-    had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
-    tries = had + in_vain
-    yield from _locks(snapshot.observation.locks, snapshot)
-    if tries:
-        yield f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} attempts over 5m"
-
-
 def holders(found: Holders) -> Iterator[str]:
     """Lines of the processes that have a file open or locked, and of what could not be seen."""
     none = f"no {'' if found.complete else 'visible '}process has it open or locked"
@@ -169,40 +120,6 @@ def holders(found: Holders) -> Iterator[str]:
         how = one.how + (f" ({escape(one.of)})" if one.of else "")
         yield f"{pid:>8}  {fit(escape(one.user or '?'), 10, cut='right')}  {how:<20}  {escape(one.command or '?')}"
     yield from (f"not visible: {printable(note)}" for note in found.notes)
-
-
-def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> Iterator[str]:
-    """Lines of ticket queues: the owner of the lock, then the waiters in their order."""
-    for number, queue in enumerate(queues):
-        if number:
-            yield ""
-        said = f", {printable(queue.evidence)}" if queue.evidence else ""
-        yield f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"
-        queued = (*queue.holders, *queue.waiters)
-        if queued:
-            yield "place       pid   age  state    command"
-        for place, holder in enumerate(queued):
-            waited = age(since(holder.since, snapshot.taken_at))
-            state = RUNNING if holder.alive else EXITED if holder.alive is False else "?"
-            where = f"{place:>5}" if place else "owner"
-            pid = "?" if holder.pid is None else holder.pid
-            yield f"{where}  {pid:>8}  {waited:>4}  {state:<7}  {escape(holder.command or '—')}"
-
-
-def _locks(some: Sequence[Lock], snapshot: Snapshot) -> Iterator[str]:
-    yield "verdict  kind    holder                    waits  lock"
-    for lock in some:
-        first = lock.holders[0] if lock.holders else None
-        who = "—" if first is None else _holder(first)
-        who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
-        who = fit(who, 24, cut="right")
-        yield f"{snapshot.lock_verdict(lock):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}"
-        if lock.evidence and lock.verdict not in ("free", "blocked"):  # those say it by holder and waits
-            yield f"         {printable(lock.evidence)}"
-
-
-def _holder(one: LockHolder) -> str:
-    return " ".join(part for part in (str(one.pid or ("" if one.command else "?")), escape(one.command or "")) if part)
 
 
 def _problems(snapshot: Snapshot) -> Iterator[str]:
@@ -272,10 +189,10 @@ def tries(row: Row) -> str:
 
 def verdict(row: Row) -> str:
     """The verdict, in capitals if it means a problem."""
-    return "" if row.verdict is None else _loud(row.verdict)
+    return "" if row.verdict is None else loud(row.verdict)
 
 
-def _loud(word: str) -> str:
+def loud(word: str) -> str:
     """Returns the word in capitals if it means a problem, as on the screen."""
     return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable") else str(word)
 

@@ -1,0 +1,99 @@
+"""Cursors as JSON objects and as lines of text, those of the report on a target too. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from spooltop.cli.render.as_json import holder, members
+from spooltop.cli.render.as_text import date, loud
+from spooltop.cli.terminal import printable
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.units import age, at_least, cells, count, since
+from spooltop.model.vocabulary import escape
+
+from .model import Cursor, CursorSection, cursor_keys
+
+
+def status_json(snapshot: Snapshot) -> dict[str, Any]:
+    found = (_cursor(cursor, snapshot.taken_at) for cursor in snapshot.cursors)
+    return {"cursors": dict(zip(cursor_keys(snapshot.cursors), found, strict=True))}
+
+
+def status_lines(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.cursors:
+        yield from cursor_lines(snapshot)
+
+
+def cursors_json(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
+    """Lines of ``cursors --json``, each with the writes that were seen, newest first."""
+    for one in snapshot.cursors:
+        yield {"source": escape(one.source), **_cursor(one, snapshot.taken_at), "history": [*map(_write, one.history)]}
+
+
+def _write(write: CursorSection) -> dict[str, Any]:
+    """A write to a cursor as a JSON object. ``held_by`` lists the processes that were seen to hold the lock: empty if none was
+    seen, null if there is no lock."""
+    return {
+        **members(write, "at", "value"),
+        "also_changed": [*map(escape, write.also_changed)],
+        "held_by": None if write.lock_there is False and not write.held_by else [*map(holder, write.held_by)],
+        "writer": None if write.writer is None else holder(write.writer),
+        "back": write.back,
+        "lost_update": write.lost,
+        "in_journal": write.journaled,
+    }
+
+
+def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
+    return {
+        **members(cursor, "value", "verdict", "evidence"),
+        "file": escape(cursor.file),
+        **members(cursor, "shared", "moved_at"),
+        "moved_age": since(cursor.moved_at, now),
+        **members(cursor, "moved_is_bound", "every", "writes"),
+        "writes_not_read": cursor.writes_unread,
+        **members(cursor, "reverts", "reverts_recent", "reverts_is_bound"),
+        "reverted_by": dict(cursor.reverted_by),
+        "suspects": {escape(source): times for source, times in cursor.suspects},
+        "unsafe": list(cursor.unsafe),
+        "same_start": cursor.same_start,
+        "last_poll": escape(cursor.polls[0].line) if cursor.polls else None,
+        "complete": not cursor.cut,
+        **members(cursor, "behind", "behind_is_bound"),
+    }
+
+
+def cursor_lines(snapshot: Snapshot) -> Iterator[str]:
+    """Lines of cursors. A value is printed as it is in the file, never grouped or rounded."""
+    now = snapshot.taken_at
+    shown = [(printable(escape(one.source)), printable(one.shown or json.dumps(one.value)), one) for one in snapshot.cursors]
+    first = max([6, *(cells(source) for source, _, _ in shown)])
+    second = max([6, *(cells(value) for _, value, _ in shown)])
+    counted = all(not one.in_file for one in snapshot.cursors)
+    names = ("group", "last delivered", "     lag") if counted else ("source", "cursor", "")
+    second = max(second, len(names[1]))
+    yield f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"
+    for source, value, one in shown:
+        moved = (at_least if one.moved_is_bound else age)(since(one.moved_at, now))
+        yield (
+            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}"
+            f"{f'{_lag(one):>8}' if counted else ''}  "
+            f"{loud(one.verdict)}{_because(one)}"
+            f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
+        )
+    for file in snapshot.observation.cursors:
+        if file.left_out:
+            yield f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched"
+
+
+def _lag(one: Cursor) -> str:
+    """Number of messages that come after a cursor, with ``≥`` where there may be more."""
+    return "?" if one.behind is None else count(one.behind, complete=not one.behind_is_bound)
+
+
+def _because(one: Cursor) -> str:
+    if one.evidence.startswith(f"{one.verdict} "):  # it says its verdict itself
+        return printable(one.evidence.removeprefix(one.verdict))
+    return f": {printable(one.evidence)}" if one.evidence else ""
