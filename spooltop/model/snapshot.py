@@ -553,8 +553,8 @@ class Snapshot(Struct, frozen=True):
 
     observation: Observation
     rates: Rates
-    cursors: tuple[Cursor, ...]
-    problems: tuple[Problem, ...]
+    cursors: tuple[Cursor, ...] = ()
+    problems: tuple[Problem, ...] = ()
     history: Mapping[Box, tuple[float | None, ...]] = field(default_factory=dict)
     cell: float = 15.0
     rate_history: RateHistory = field(default_factory=RateHistory)
