@@ -1,6 +1,6 @@
 """The dashboard. ``run`` opens it and returns the exit code; importing this package loads no Textual.
 
-``snapshot_thread`` looks at the spool and posts what it found. ``app`` hands that to the screen in front. ``screens``
+``threads`` look at the spool and post what they found, plan and apply. ``app`` hands that to the screen in front. ``screens``
 keep what the user chose and ask ``draw`` for lines, which ``widgets`` paint. A key looks up its command in ``commands``.
 ``session`` is the part of all this that a screen may use.
 """
@@ -43,8 +43,7 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
     _prepare()
-    from .snapshot_thread import SnapshotThread
-    from .worker import read_kept
+    from .threads import SnapshotThread, read_kept
 
     snapshot_thread = SnapshotThread(control)
     snapshot_thread.start()  # waits for the disk while Textual is loaded

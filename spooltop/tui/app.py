@@ -24,18 +24,16 @@ from .screens.main import MainScreen
 from .screens.main_state import MainState
 from .screens.spools import SpoolsScreen
 from .session import AppSession, Session, SessionState
-from .snapshot_thread import Pace, SnapshotThread, deliver
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
-from .worker import Worker, kept_view, outcome
+from .threads import Pace, SnapshotThread, Worker, deliver, kept_view, outcome
 
 STALE_AFTER = 5.0
 """Seconds after which a look that has not finished is called stale."""
 
 
-def first_view(layout: str) -> View:
-    """The first view of a target with this layout: one that has something to show."""
-    return {"cursors": View.CURSORS, "tickets": View.LOCKS, "locks": View.LOCKS}.get(layout, View.OVERVIEW)
+FIRST_VIEW = {"cursors": View.CURSORS, "tickets": View.LOCKS, "locks": View.LOCKS}
+"""The first view of a target with this layout, the one that has something to show, where that is not the Overview."""
 
 
 class OpenTarget:
@@ -51,9 +49,11 @@ class OpenTarget:
         self.snapshot_thread = snapshot_thread
         self.worker = Worker()
         self.mailbox = self.snapshot_thread.mailbox
-        state = MainState(control.now, first_view(control.layout)) if before is None else before.again(control.now)
         self._kept = kept
-        if before is None:
+        if before is not None:
+            state = before.again(control.now)
+        else:
+            state = MainState(control.now, FIRST_VIEW.get(control.layout, View.OVERVIEW))
             if kept is not None:
                 state.use(kept)
             if app.options.view:
@@ -144,7 +144,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
             state=SessionState(),
         )  # fmt: skip
         self.spools = spools
-        self.spools_screen: SpoolsScreen | None = None
+        self.spools_screen = None if spools is None else SpoolsScreen(self.app_session, spools, self._open)
         self._target: OpenTarget | None = None
         self._make_thread = partial(SnapshotThread, pace=pace, monotonic=monotonic)
         self._opening = 0
@@ -167,10 +167,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen instead of an empty one below it, which would be laid out and painted first."""
-        if self.spools is None:
-            return self.main
-        self.spools_screen = SpoolsScreen(self.app_session, self.spools, self._open)
-        return self.spools_screen
+        return self.spools_screen or self.main
 
     def on_mount(self) -> None:
         if self.spools is not None:

@@ -63,24 +63,24 @@ def shown(key: str) -> str:
     return key
 
 
-ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
-PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
-IN_PLAN, IN_MESSAGE = frozenset({View.PLAN}), frozenset({View.MESSAGE})
+ROOTS = {View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS}
+PANELS = {View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW}
+IN_PLAN, IN_MESSAGE = {View.PLAN}, {View.MESSAGE}
 MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR, View.SPOOLS}
 STEPPING = MOVING | {View.PALETTE, View.SORT}
-OVER = frozenset({View.MESSAGE, View.CURSOR})
-CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
+OVER = {View.MESSAGE, View.CURSOR}
+CHANGING = {View.OVERVIEW, View.MESSAGE} | LISTS
 SORTED = LISTS | {View.CONSUMERS, View.SPOOLS}
-HOLDING = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE})
-FROM_ASIDE = frozenset({View.ASIDE, View.MESSAGE})
-SOURCES = frozenset({View.CURSORS, View.CURSOR})
-UNLOCKING = frozenset({View.LOCKS, View.OVERVIEW})
+HOLDING = {View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE}
+FROM_ASIDE = {View.ASIDE, View.MESSAGE}
+SOURCES = {View.CURSORS, View.CURSOR}
+UNLOCKING = {View.LOCKS, View.OVERVIEW}
 WITH_FILE = LISTS | SOURCES | {View.MESSAGE, View.LOCKS}
 TEXTS = PANELS - {View.PLAN, View.RESULT}
 """Panels that change nothing and may be left with the key of a view."""
 GOES = ROOTS | OVER | TEXTS
 """The views from which the key of a view leads to it."""
-EVERYWHERE = frozenset(View)
+EVERYWHERE = set(View)
 
 
 # The conditions: each says why a command is not available, and what to do instead. Pure functions of a ``CommandContext``.
@@ -391,7 +391,7 @@ def rate_limitable(context: CommandContext, plan: Plan) -> Reason:
     return f"{plan.action}: has no rate limit" if plan.items and plan.items[0].words else None
 
 
-def _allowed(context: CommandContext, action: Action) -> str | None:
+def _allowed(context: CommandContext, action: Action) -> Reason:
     reason = context.capabilities.why_not(action)
     if reason and context.snapshot is not None and context.snapshot.observation.is_mail:
         reason = "this is a mail folder, where nothing is stuck; 1 Overview says how to open it as a job spool"
@@ -399,7 +399,7 @@ def _allowed(context: CommandContext, action: Action) -> str | None:
     return f"{action}: {reason}{': ' if command else ''}{command}" if reason else None
 
 
-def _allowed_here(context: CommandContext, action: Action) -> str | None:
+def _allowed_here(context: CommandContext, action: Action) -> Reason:
     """The reason where this kind of queue has the action, but not for the box in front."""
     reason = context.capabilities.why_not_from(action, context.target_box)
     return f"{action}: {reason}" if reason else None
@@ -410,7 +410,7 @@ def own_command(context: CommandContext, action: Action) -> str:
     return "" if context.row is None else context.capabilities.command(action, escape(context.row.id))
 
 
-def _chosen(context: CommandContext, action: Action) -> str | None:
+def _chosen(context: CommandContext, action: Action) -> Reason:
     if context.view is View.OVERVIEW:
         if context.problem is None:
             return f"{action}: choose a problem, or a message in 2, 3 or 4"
@@ -664,7 +664,7 @@ def commands_in(view: View) -> list[KeyCommand]:
     return [command for command in COMMANDS if view in command.views]
 
 
-def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
+def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, Reason]:
     """Returns the command of a key in this context, and why it is not available, else None. The first available command wins;
     where none is available, the first one gives the reason."""
     refused: tuple[KeyCommand, str] | None = None
@@ -677,7 +677,7 @@ def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, s
     return refused if refused is not None else _elsewhere(key, context)
 
 
-def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
+def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, Reason]:
     """A key that has a meaning in other views says in which."""
     if context.view is View.SPOOLS:
         found = next((one for one in COMMANDS if key in one.keys and one.views & ROOTS), None)
@@ -689,7 +689,7 @@ def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, st
     return None, None
 
 
-def only_in(command: KeyCommand, context: CommandContext) -> str | None:
+def only_in(command: KeyCommand, context: CommandContext) -> Reason:
     """Says in which views a command is found that this one does not have; None where no view has it."""
     places = [_BY_ID[view] for view in TABS if View(view) in command.views]
     if context.view is View.SPOOLS and places:

@@ -13,9 +13,8 @@ from spooltop.model.plan import Result
 from spooltop.model.snapshot import Snapshot
 
 from .options import Options
-from .snapshot_thread import SnapshotThread
 from .terminal.driver import TerminalDriver
-from .worker import Worker
+from .threads import SnapshotThread, Worker
 
 
 class SessionState(Struct):

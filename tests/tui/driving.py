@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from spooltop.model.backend import KeptView
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
-from spooltop.tui.snapshot_thread import Pace
+from spooltop.tui.threads import Pace
 
 from .fake import FakeControl, FakeSpools
 

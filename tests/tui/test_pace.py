@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.model.snapshot import Flow, Observation, Watch
-from spooltop.tui.snapshot_thread import Pace, rest_after
+from spooltop.tui.threads import Pace, rest_after
 
 from .fake import claim
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -59,7 +59,7 @@ from ..draw.spans import (
 )
 from ..draw.text import clip, pad, shown, text_width, wrap
 from ..session import AppSession
-from ..snapshot_thread import deliver
+from ..threads import deliver
 from ..widgets import WHEEL, LinesView, VirtualList
 
 BACKSPACES = ("backspace", "ctrl+h")
@@ -156,6 +156,7 @@ def _tabs(root: View, width: int, absent: Container[str], *, short: bool) -> Lin
 
 
 T = TypeVar("T")
+Facts: TypeAlias = dict[str, Any]
 
 LEAST = (40, 10)
 """The smallest window that anything is drawn in, columns and lines."""
@@ -184,7 +185,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
 
     AUTO_FOCUS = ""
     VIEW: View
-    """The view of a panel that needs no other facts about its commands."""
+    """The view that a panel is."""
     PINNED = False
     """True where keys typed at another screen do not count here, nor keys typed here at another screen."""
     WHILE_TYPING: tuple[str, ...] = ANYWHERE
@@ -194,13 +195,13 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
     """The line that is being typed into; None where keys are commands."""
     failed = ""
     """The reason why the last job that was asked for has no result."""
+    message = ""
+    dismissed = False
+    """True from the moment it is dismissed; it stays on the stack a little longer."""
 
     def __init__(self, session: AppSession) -> None:
         super().__init__()
         self.session = session
-        self.message = ""
-        self.dismissed = False
-        """True from the moment it is dismissed; it stays on the stack a little longer."""
         self._result: ScreenResultType | None = None
         self._changed: Callable[[str], object] = lambda text: self.paint()
         self._entered: Callable[[str | None], object] = lambda text: None
@@ -252,7 +253,13 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         return self.is_mounted and any(isinstance(widget, LinesView) for widget in self.children)
 
     def context(self) -> CommandContext:
-        return CommandContext(self.VIEW, snapshot=self.session.snapshot, rows=1, depth=1)
+        """What the commands are judged by."""
+        facts: Facts = {"snapshot": self.session.snapshot, "rows": 1, "depth": 1}
+        return CommandContext(self.VIEW, **facts | self.facts())
+
+    def facts(self) -> Facts:
+        """The fields of the context in which a panel differs from others."""
+        return {}
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         """The lines of this screen above the keys or the notice."""
@@ -669,6 +676,7 @@ class ChoosingScreen(SteppingScreen[ScreenResultType]):
 class PaletteScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen command, None where it was left."""
 
+    VIEW = View.PALETTE
     FIXED_LINES = 3
     typing: LineEdit
 
@@ -683,8 +691,8 @@ class PaletteScreen(ChoosingScreen[str | None]):
         text = self.typing.text.strip().lower()
         return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)
+    def facts(self) -> Facts:
+        return {"snapshot": self.about.snapshot, "rows": len(self.found)}
 
     def typed(self, event: Key) -> bool:
         if self.typing.key(event.key, event.character):
@@ -721,13 +729,15 @@ class PaletteScreen(ChoosingScreen[str | None]):
 class SortScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen column, None where it was left. ``columns`` are (id, title)."""
 
+    VIEW = View.SORT
+
     def __init__(self, session: AppSession, columns: Sequence[tuple[str, str]], present: str) -> None:
         super().__init__(session)
         self.columns = columns
         self.at = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.SORT, snapshot=self.session.snapshot, rows=len(self.columns), depth=1)
+    def facts(self) -> Facts:
+        return {"rows": len(self.columns)}
 
     def draw(self, width: int, height: int) -> Lines:
         self.clamp()
@@ -888,14 +898,15 @@ def sections(context: CommandContext, *, mouse: bool) -> dict[str, list[HelpEntr
 class HelpScreen(TextScreen[None]):
     """``about`` gives the context of the screen that help was asked from, which changes while help is shown: lists are read."""
 
+    VIEW = View.HELP
     FIXED_LINES = 2
 
     def __init__(self, session: AppSession, about: Callable[[], CommandContext]) -> None:
         super().__init__(session)
         self.about = about
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.HELP, snapshot=self.about().snapshot, depth=1, rows=1)
+    def facts(self) -> Facts:
+        return {"snapshot": self.about().snapshot}
 
     def take(self, found: object) -> None:
         """Says what is available now."""

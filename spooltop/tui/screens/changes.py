@@ -20,7 +20,7 @@ from spooltop.model.query import operation_facts
 from spooltop.model.vocabulary import Action, Box, Json, Key, escape
 
 from ..commands import by_id, footer
-from ..context import CommandContext, View
+from ..context import View
 from ..draw.frame import inner_width, note_lines, panel_frame
 from ..draw.header import Zone, ago, when
 from ..draw.spans import (
@@ -35,7 +35,6 @@ from ..draw.spans import (
     join,
     labelled,
     line_text,
-    merge,
     paragraph,
     plain,
     point_out,
@@ -44,9 +43,9 @@ from ..draw.spans import (
 )
 from ..draw.text import clip_left, pad, pad_left, safe, shown, text_width
 from ..session import Session
-from ..snapshot_thread import deliver
 from ..terminal.lifecycle import shell
-from .base import ChoosingScreen, LineEdit, TableScreen, TextScreen, footer_line
+from ..threads import deliver
+from .base import ChoosingScreen, Facts, LineEdit, TableScreen, TextScreen, footer_line
 from .plan import PlanScreen
 
 _WIDEST, _NAME, _VALUE = 100, 8, 34
@@ -134,7 +133,7 @@ class InjectScreen(FormScreen[None]):
             chosen = edit is self.typing
             text = clip_left(shown(edit.text), room - 2)  # text is typed at the end
             sign = Style.KEY("▌ " if chosen else "  ")
-            name = Span(pad(field, _NAME), Style.STRONG if chosen else Style.DIM)
+            name = (Style.STRONG if chosen else Style.DIM)(pad(field, _NAME))
             cursor = Style.KEY("█" if chosen else "")
             gap = " " * (room - text_width(text) - len(cursor.text))
             hint = Style.DIM(HINTS[field])
@@ -172,12 +171,14 @@ class InjectScreen(FormScreen[None]):
 class SetCursorScreen(FormScreen[None]):
     """``cursor`` is the source when the form opened; the plan uses the file as it is then."""
 
+    VIEW = View.SETTING
+
     def __init__(self, session: Session, cursor: Cursor) -> None:
         super().__init__(session, value=LineEdit("", limit=4000))
         self.cursor_of = cursor
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.SETTING, snapshot=self.session.snapshot, cursor=self.cursor_of, depth=1)
+    def facts(self) -> Facts:
+        return {"cursor": self.cursor_of}
 
     @property
     def present(self) -> Cursor:
@@ -236,12 +237,12 @@ class SaveScreen(FormScreen[str | None]):
     """Returns a notice of what was saved; None where it was left."""
 
     VIEW = View.SAVING
+    saving = False
 
     def __init__(self, session: Session, key: Key, id: str) -> None:
         super().__init__(session, file=LineEdit(escape(id), limit=4000))
         self.key_of = key
         self.id_of = id
-        self.saving = False
 
     def form(self, inner: int) -> tuple[str, Lines]:
         name = join(Style.DIM("file  "), clip_left(shown(self.typing.text), inner - 7), Style.KEY("█"))
@@ -275,21 +276,17 @@ _WITH_TIME = 100
 
 def _outcome(record: OperationRecord) -> Line:
     """The failures of an operation, and whether it can be undone."""
-    parts: list[Span] = []
-    if record.open:
-        parts.append(Style.BAD("NOT FINISHED · "))
-    if record.failed or record.skipped:
-        counts = ((record.skipped, "skipped"), (record.failed, "failed"))
-        parts.append(Style.WARN(f"{', '.join(f'{n:,} {word}' for n, word in counts if n)} · "))
+    counts = ((record.skipped, "skipped"), (record.failed, "failed"))
+    not_done = ", ".join(f"{n:,} {word}" for n, word in counts if n)
+    undo = "can be undone"
     if record.undone_by is not None:
-        parts.append(Span(f"undone by {shown(record.undone_by)}"))
+        undo = f"undone by {shown(record.undone_by)}"
     elif record.why_not_undo is not None:
-        parts.append(Span(f"no: {shown(record.why_not_undo)}"))
-    else:
-        parts.append(Span("can be undone"))
-    if record.words:
-        parts.append(Span(f" · {shown(record.words)}"))
-    return merge(parts)
+        undo = f"no: {shown(record.why_not_undo)}"
+    return join(
+        Style.BAD("NOT FINISHED · " if record.open else ""), Style.WARN(f"{not_done} · " if not_done else ""), undo,
+        f" · {shown(record.words)}" if record.words else "",
+    )  # fmt: skip
 
 
 _BOX = 9
@@ -343,13 +340,14 @@ def why_not_undo(record: OperationRecord) -> str:
 class OperationScreen(TextScreen[bool]):
     """Returns True where it is to be undone. Its messages are those of a plan to undo it; making that plan changes nothing."""
 
+    VIEW = View.OPERATION
     session: Session
+    trail: AuditTrail | None = None
+    plan: Plan | None = None
 
     def __init__(self, session: Session, record: OperationRecord) -> None:
         super().__init__(session)
-        self.trail: AuditTrail | None = None
         self.record = record
-        self.plan: Plan | None = None
         self.failed = why_not_undo(record)
 
     def on_mount(self) -> None:
@@ -364,8 +362,8 @@ class OperationScreen(TextScreen[bool]):
         self.trail = AuditTrail(problems=(str(trail),)) if isinstance(trail, SpooltopError) else trail
         self.paint()
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.OPERATION, snapshot=self.session.snapshot, rows=1, depth=1, undoable=self.failed)
+    def facts(self) -> Facts:
+        return {"undoable": self.failed}
 
     @property
     def undoing(self) -> str:
@@ -407,8 +405,7 @@ class OperationScreen(TextScreen[bool]):
         self.dismiss(True)
 
     def do_copy_operation(self) -> None:
-        text = self.undoing or self.record.operation
-        self.copy(text)
+        self.copy(self.undoing or self.record.operation)
 
     def do_back(self) -> None:
         self.dismiss(False)
@@ -419,13 +416,11 @@ _MOST = 1000
 
 
 class OperationsScreen(ChoosingScreen[None]):
+    VIEW = View.OPERATIONS
     session: Session
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self.records: list[OperationRecord] | None = None
-        self.older = False
-        self.filter = ""
+    records: list[OperationRecord] | None = None
+    older = False
+    filter = ""
 
     def on_mount(self) -> None:
         self.read()
@@ -462,13 +457,10 @@ class OperationsScreen(ChoosingScreen[None]):
         wanted, now = query.parse(self.filter, lenient=True), self.session.now()
         return [record for record in self.records if wanted.holds(operation_facts(record, now))]
 
-    def context(self) -> CommandContext:
-        record = self.record
-        why = why_not_undo(record) if record is not None else ""
-        return CommandContext(
-            View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.found), depth=1, undoable=why, filter=self.filter,
-            reading=self.records is None and not self.failed,
-        )  # fmt: skip
+    def facts(self) -> Facts:
+        why = why_not_undo(self.record) if self.record is not None else ""
+        reading = self.records is None and not self.failed
+        return {"rows": len(self.found), "undoable": why, "filter": self.filter, "reading": reading}
 
     def draw(self, width: int, height: int) -> Lines:
         if self.failed:

@@ -12,14 +12,14 @@ from spooltop.model.plan import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Holders, Holding, Key, Row, Verdict, escape, program
 
-from ..context import CommandContext, View
+from ..context import View
 from ..draw.frame import inner_width, panel_frame
 from ..draw.header import Zone, ago, when
 from ..draw.spans import BLANK, Lines, Style, dim, fitted, labelled, paragraph, plain
 from ..draw.text import clip_left, pad, pad_left, safe, shown, wrap
 from ..messages import Found, MessagesTracked
 from ..session import Session
-from .base import ScrollingScreen, TextScreen
+from .base import Facts, ScrollingScreen, TextScreen
 
 _HELD = {
     Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash", Box.DELIVERED: "delivered",
@@ -144,7 +144,7 @@ def _places(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -
     if len(ids) == 1:
         return [fitted(inner, Style.DIM("now  "), Style.STRONG(shown(now.get(ids[0], "not found"))))]
     left = [id for id in ids if now.get(id, "gone") != "gone"]
-    gone = sum(1 for id in ids if now.get(id) == "gone")
+    gone = sum(now.get(id) == "gone" for id in ids)
     lines = [fitted(inner, Style.DIM("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
     lines += [plain(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}", inner) for id in left[:most]]
     if len(left) > most:
@@ -165,6 +165,7 @@ class FollowScreen(ScrollingScreen[None]):
     """``since``: claims that began before it do not count (epoch seconds; 0: a present claim counts). ``keep``: the screen below
     follows the same ids and continues to. ``seen``: what is known of the messages already."""
 
+    VIEW = View.FOLLOW
     session: Session
 
     def __init__(
@@ -199,8 +200,8 @@ class FollowScreen(ScrollingScreen[None]):
         if isinstance(found, MessagesTracked) and self.timeline.take(found, self._rows()):
             self.paint()
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.FOLLOW, snapshot=self.session.snapshot, rows=1, depth=1, tracked=len(self.timeline.ids))
+    def facts(self) -> Facts:
+        return {"tracked": len(self.timeline.ids)}
 
     def draw(self, width: int, height: int) -> Lines:
         """The current place, and below it the steps, oldest first, the newest visible; ``at`` lines back from there. With several
@@ -254,9 +255,9 @@ def _answer(holders: Holders, inner: int, at: float) -> Lines:
     else:
         nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
         lines += paragraph(nobody, inner)
-    if holders.notes or not holders.complete:
-        lines.append(BLANK)
     notes = holders.notes or (() if holders.complete else ("there may be others, not visible from here",))
+    if notes:
+        lines.append(BLANK)
     for note in notes:
         lines += labelled(Style.WARN("! " if not holders.complete else "  "), inner, shown(note))
     return lines
@@ -280,13 +281,13 @@ class HoldersScreen(TextScreen[None]):
 
     session: Session
     VIEW = View.HOLDERS
+    holders: Holders | None = None
+    looked_at: float | None = None
 
     def __init__(self, session: Session, key: Key, name: str) -> None:
         super().__init__(session)
         self.key = key
         self.about = name
-        self.holders: Holders | None = None
-        self.looked_at: float | None = None
 
     def on_mount(self) -> None:
         self.do_ask_again()

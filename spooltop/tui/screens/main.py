@@ -45,7 +45,7 @@ from ..messages import (
     SnapshotTaken,
 )
 from ..session import Session
-from ..snapshot_thread import deliver
+from ..threads import deliver
 from ..widgets import LinesView, VirtualList
 from .base import ALWAYS, LineEdit, ListScreen, footer_line, tab_line
 from .changes import InjectScreen, OperationsScreen, SaveScreen, SetCursorScreen
@@ -62,7 +62,8 @@ EMPTY = {
     Box.DELIVERED: "nothing was delivered",
 }  # fmt: skip
 HELD = 0.05
-"""Seconds for which the last view stays on the terminal while the list of the next one is made."""
+"""Seconds at most for which the last view stays on the terminal while the list of the next one is made, until ``settle``: a list
+that comes soon is drawn once."""
 MUTED_FOR = 3600.0
 """Seconds for which m mutes a source."""
 
@@ -72,12 +73,12 @@ class MainScreen(ListScreen):
     requests what is shown next, and has the handlers of the commands. None of them changes the spool."""
 
     session: Session
+    _answered_at = 0.0
+    """The time (of the event clock) at which the reason was painted why the last plan was not opened."""
 
     def __init__(self, session: Session, state: MainState) -> None:
         super().__init__(session)
         self.state = state
-        self._answered_at = 0.0
-        """The time (of the event clock) at which the reason was painted why the last plan was not opened."""
 
     def body(self) -> ComposeResult:
         options = self.session.options
@@ -121,11 +122,6 @@ class MainScreen(ListScreen):
         below.styles.height = rows
         lists.set_class(not wide and height < 12, "-none")
         lists.set_class(not wide and 12 <= height < 20, "-low")
-
-    def hold(self) -> None:
-        """Leaves the last view on the terminal until ``settle``, for a moment at most: a list that comes soon is drawn once."""
-        if (terminal := self.session.terminal()) is not None:
-            terminal.hold(HELD)
 
     def settle(self) -> None:
         """Shows the view in front as soon as it is drawn."""
@@ -262,43 +258,35 @@ class MainScreen(ListScreen):
 
     def _page(self, context: CommandContext, width: int, height: int) -> Lines:
         state = self.state
-        snapshot, moment = state.snapshot, state.moment
+        snapshot, moment, chosen = state.snapshot, state.moment, state.place(context.rows)
         if snapshot is None or state.root is View.OVERVIEW:
-            chosen = state.place(context.rows)
             if snapshot is not None and state.all_problems:
                 return problem_lines(snapshot, width, height, chosen=chosen)
             return overview(snapshot, state.log.newest(moment.now), width, height, moment, chosen=chosen)
         if context.view is View.MESSAGE:
-            return self._message(width, height)
+            if (row := self.row) is None:
+                return [plain(" the message is no longer there", width)]
+            payload = state.payload_of(row)
+            lines, state.scroll = message_lines(row, payload, width, height, scroll=state.scroll, moment=moment)
+            return lines
         if context.view is View.CURSOR and context.cursor is not None:
-            chosen = state.chosen.get(View.CURSOR, 0)
-            return cursor_detail(context.cursor, snapshot, width, height, moment, chosen=chosen)
+            write = state.chosen.get(View.CURSOR, 0)
+            return cursor_detail(context.cursor, snapshot, width, height, moment, chosen=write)
         if state.root is View.CONSUMERS:
             return consumer_lines(
-                snapshot, state.consumer_list, state.consumers, width, height, moment, chosen=state.consumer_place,
-                filter=state.filter,
-            )  # fmt: skip
+                snapshot, state.consumer_list, state.consumers, width, height, moment, chosen=chosen, filter=state.filter
+            )
         if state.filter and not context.rows:
             return [dim(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width)]
         snapshot = state.filtered or snapshot
         if state.root is View.CURSORS:
-            lines = cursor_table(snapshot, width, height, moment, chosen=state.place(context.rows))
+            lines = cursor_table(snapshot, width, height, moment, chosen=chosen)
         else:
-            chosen = state.place(context.rows)
             framed = width >= LOCKS_WIDE and height >= LOCKS_HIGH and bool(snapshot.observation.locks)
             lines = (lock_panels if framed else lock_table)(snapshot, width, height, chosen=chosen)
         if lines:
             return [point_out(line, state.filter_texts) for line in lines]
         return [plain(" no lock file was found in the spool or next to it", width)]
-
-    def _message(self, width: int, height: int) -> Lines:
-        state, row = self.state, self.row
-        if row is None:
-            return [plain(" the message is no longer there", width)]
-        lines, state.scroll = message_lines(
-            row, state.payload_of(row), width, height, scroll=state.scroll, moment=state.moment
-        )
-        return lines
 
     def _bottom(self, context: CommandContext, width: int) -> Lines:
         """The last lines: a notice, the filter or the keys; then the views. On the Overview one line serves for both. A notice
@@ -319,20 +307,18 @@ class MainScreen(ListScreen):
     def _notice_lines(self, width: int) -> Lines:
         state = self.state
         if self.typing is not None:
-            page, length = state.page, self.rows.length if state.list_state is not None else self.context().rows
-            whole = page is not None and page.share is None
-            if state.list_state is None:
-                counted = f"{length:,}"
-            else:
-                counted = "…" if page is None or page.query != state.query else f"{length:,}" if whole else f"≥{length:,} …"
+            page, counted = state.page, f"{self.context().rows:,}"
+            if state.list_state is not None:
+                if page is None or page.query != state.query:
+                    counted = "…"
+                elif page.share is not None:
+                    counted = f"≥{counted} …"
             hint = state.parse(self.typing.text).hint or f"{counted} match · Enter keeps · Esc clears"
             return [fitted(width, Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), f"  {shown(hint)}")]
         stale = f"{state.stale_why}; this is as of the last look" if state.stale_for and state.root in LISTS else ""
         words, style = (self.message, Style.STRONG) if self.message else (state.failed or stale, Style.BAD)
         if not words and state.filter and state.list_state is None and state.overlay is None:
             words, style = f"/{state.filter}   Esc clears the filter", Style.NORMAL
-        if not words:
-            return []
         return notice_lines(words, width, style)
 
     def on_mount(self) -> None:
@@ -386,7 +372,7 @@ class MainScreen(ListScreen):
         if state.frozen_at is None:
             self._keep_write(found.snapshot)
             state.snapshot, state.moved_to = found.snapshot, 0.0
-        elif page is None or _whole(state.page, page):
+        elif page is None or (state.page is not None and state.page.query == page.query and state.page.share is None):
             return  # the page was not requested since the display was frozen
         if page is not None:
             self._take_page(page)
@@ -599,7 +585,8 @@ class MainScreen(ListScreen):
         if chosen is None:
             self.settle()
         else:
-            self.hold()
+            if (terminal := self.session.terminal()) is not None:
+                terminal.hold(HELD)
             self.rows.set_list(0, -1)
             self.rows.set_marks(chosen.marks)
             state.page = None
@@ -915,11 +902,6 @@ class MainScreen(ListScreen):
                 state.overlay = None
                 self.shape()
         self.paint()
-
-
-def _whole(old: Page | None, page: Page) -> bool:
-    """True where the list of ``page`` is shown completely already."""
-    return old is not None and old.query == page.query and old.share is None
 
 
 def _same(old: Page | None, page: Page) -> bool:

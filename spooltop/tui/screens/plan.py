@@ -25,7 +25,7 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Row, Verdict, es
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
 from ..commands import WHOLE, command_for, plan_words
-from ..context import CommandContext, View
+from ..context import View
 from ..draw.frame import inner_width, note_lines, panel_frame
 from ..draw.header import when
 from ..draw.lists import owner_text
@@ -49,9 +49,9 @@ from ..draw.spans import (
 from ..draw.text import clip, clip_left, pad, pad_left, safe, shown, wrap
 from ..messages import Found, MessagesTracked, SnapshotTaken
 from ..session import Session
-from ..snapshot_thread import deliver, now_and_then
 from ..terminal.lifecycle import PAST, printable
-from .base import BACKSPACES, CONFIRMING, LEAVING, LineEdit, Panel, ScrollingScreen, T, early_words, footer_line
+from ..threads import deliver, now_and_then
+from .base import BACKSPACES, CONFIRMING, LEAVING, Facts, LineEdit, Panel, ScrollingScreen, T, early_words, footer_line
 from .follow import FollowScreen
 
 _MOST_REFUSALS = 4
@@ -291,7 +291,7 @@ def _not_done(result: Result, inner: int) -> list[Line | int]:
     """The skipped and failed items by place, grouped by reason; failures first."""
     lines: list[Line | int] = []
     for (outcome, reason), places in sorted(result.not_done.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
-        head = Span(f"{outcome.value} {len(places):,}: ", Style.BAD if outcome is Outcome.FAILED else Style.WARN)
+        head = (Style.BAD if outcome is Outcome.FAILED else Style.WARN)(f"{outcome.value} {len(places):,}: ")
         lines += headed(head, shown(reason) or "no reason given", inner)
         lines += places
     return lines
@@ -301,7 +301,9 @@ class ResultScreen(ScrollingScreen[bool]):
     """Returns True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count. ``cursor``:
     the cursor that it set."""
 
+    VIEW = View.RESULT
     session: Session
+    tracked: MessagesTracked | None = None
 
     def __init__(self, session: Session, result: Result, since: float, cursor: Item | None) -> None:
         super().__init__(session)
@@ -312,7 +314,6 @@ class ResultScreen(ScrollingScreen[bool]):
         """The ids of the first items that were done, where their messages move on."""
         if cursor is None and result.action in FOLLOWS and result.count(Outcome.DONE):
             self.ids = tuple(islice((item.id for item in result.items if item.outcome is Outcome.DONE), FOLLOWED_AT_MOST))
-        self.tracked: MessagesTracked | None = None
 
     def on_mount(self) -> None:
         if self.ids:
@@ -321,9 +322,8 @@ class ResultScreen(ScrollingScreen[bool]):
     def on_unmount(self) -> None:
         self.session.snapshot_thread.follow(())
 
-    def context(self) -> CommandContext:
-        why = "" if self.result.undo else "nothing can be undone"
-        return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, tracked=len(self.ids))
+    def facts(self) -> Facts:
+        return {"undoable": "" if self.result.undo else "nothing can be undone", "tracked": len(self.ids)}
 
     def take(self, found: Found) -> None:
         """Takes the places of the messages at a new look."""
@@ -393,36 +393,36 @@ class PlanScreen(ScrollingScreen[Result | None]):
     """Opens at once and shows how far the plan is, and the first items of a large one; the plan then stays the same while the
     spool changes. Returns the result, None where it was left."""
 
+    VIEW = View.PLAN
     PINNED = True
-
     session: Session
+    plan: Plan | None = None
+    force = False
+    applying = False
+    tried = 0
+    began = 0.0
+    planning = ""
+    first: Sequence[Item] = ()
+    """The items that are shown before there is a plan."""
+    rate: LineEdit | None = None
+    """The rate while it is typed."""
+    strayed_at = 0.0
+    """The time (of the event clock) of the last key that has no meaning here."""
+    asked_at = 0.0
+    """The time that ``early`` is judged by: that of a key or of painting."""
 
     def __init__(self, session: Session, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
         super().__init__(session)
         self.action = action
         self.selection = selection
         self.options = dict(options or {})
-        self.plan: Plan | None = None
-        self.force = False
         self.edit = LineEdit(limit=12, digits=True)
-        self.applying = False
-        self.tried = 0
-        self.began = 0.0
-        self.planning = ""
-        self.first: Sequence[Item] = ()
-        """The items that are shown before there is a plan."""
-        self.rate: LineEdit | None = None
-        """The rate while it is typed."""
-        self.strayed_at = 0.0
-        """The time (of the event clock) of the last key that has no meaning here."""
-        self.asked_at = 0.0
-        """The time that ``early`` is judged by: that of a key or of painting."""
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
-        panel = Panel(self.session.options, "panel")
-        panel.readable = lambda: not self.small
-        yield panel
+        self.panel = Panel(self.session.options, "panel")
+        self.panel.readable = lambda: not self.small
+        yield self.panel
 
     def on_mount(self) -> None:
         self.make()
@@ -451,17 +451,17 @@ class PlanScreen(ScrollingScreen[Result | None]):
             self.paint()
 
     def _answered(self, take: Callable[[T], object], found: T | SpooltopError) -> None:
-        self.query_one(Panel).renew()
+        self.panel.renew()
         super()._answered(take, found)
 
     def on_resize(self, event: Resize) -> None:
         if self.small:  # the plan cannot be read now: a key does not count
-            self.query_one(Panel).renew()
+            self.panel.renew()
 
     def ignores(self, event: Key) -> bool:
         if event.key in LEAVING:
             return False
-        seen_at = self.query_one(Panel).painted_at if self.plan is not None else None
+        seen_at = self.panel.painted_at if self.plan is not None else None
         if not self.applying and (seen_at is None or event.time < seen_at):
             self.refuse_early(event)
             return self.plan is not None or not self.first or not self._moves(event)
@@ -479,7 +479,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def _tell_early(self) -> None:
         """Says that a key came too early, once somebody sees the plan that it was meant for: not the one that was applied."""
         state = self.session.state
-        if state.early and not self.began and self.plan is not None and self.query_one(Panel).painted_at is not None:
+        if state.early and not self.began and self.plan is not None and self.panel.painted_at is not None:
             self.show_notice(early_words(state.early))
             state.early = ""
 
@@ -494,7 +494,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     @property
     def early(self) -> bool:
         """True where it is too early to confirm: the plan was not shown long enough, or a word is being typed."""
-        seen_at = self.query_one(Panel).painted_at
+        seen_at = self.panel.painted_at
         return seen_at is None or self.asked_at < max(seen_at, self.strayed_at) + self.session.moment
 
     def on_panel_painted(self) -> None:
@@ -505,14 +505,11 @@ class PlanScreen(ScrollingScreen[Result | None]):
         """Shows how to confirm as soon as a key would."""
         self.asked_at = Message().time
         self.paint()
-        if self.early and self.session.moment and self.query_one(Panel).painted_at is not None:
+        if self.early and self.session.moment and self.panel.painted_at is not None:
             self.set_timer(self.session.moment, self._settle)
 
-    def context(self) -> CommandContext:
-        early = self.is_mounted and self.early
-        return CommandContext(
-            View.PLAN, snapshot=self.session.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1
-        )
+    def facts(self) -> Facts:
+        return {"plan": self.plan, "applying": self.applying, "early": self.is_mounted and self.early}
 
     def typed(self, event: Key) -> bool:
         if self.rate is not None and event.key in BACKSPACES and not self.rate.text:
@@ -550,7 +547,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def paint(self) -> None:
         if self.ready and (self.plan is None or self.failed):
-            self.query_one(Panel).show(self._without_plan(*self.window_size))
+            self.panel.show(self._without_plan(*self.window_size))
         else:
             super().paint()
 

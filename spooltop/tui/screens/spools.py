@@ -31,7 +31,6 @@ from ..draw.spans import (
     fitted,
     join,
     line_width,
-    restyle,
     select,
     spread,
 )
@@ -65,7 +64,7 @@ def _figure(one: Glance, now: float, figure: float | None) -> Span:
 
 
 def _dead(one: Glance, now: float, figure: float | None) -> Span:
-    return Span("?" if one.dead is None else _short(one.dead), Style.BAD if one.dead else Style.NORMAL)
+    return Style.BAD("?" if one.dead is None else _short(one.dead), one.dead)
 
 
 def _oldest(one: Glance, now: float, figure: float | None) -> Span:
@@ -206,12 +205,12 @@ def matching(
 
 def title_line(layout: Frame, width: int, sort: Sort) -> Line:
     """The titles above their columns; that of the order has an arrow."""
-    parts = [Span(" " * _MARGIN)]
+    parts: list[str | Span] = [" " * _MARGIN]
     for title, cells, key, right in _titles(layout):
         arrow = ("↓" if sort.descending else "↑") if key == sort.column else ""
         text = clip(title, cells - len(arrow)) + arrow
-        parts += [Span(pad_left(text, cells) if right else pad(text, cells), Style.KEY if arrow else Style.DIM), Span(" ")]
-    return crop(parts, width)
+        parts += [(Style.KEY if arrow else Style.DIM)((pad_left if right else pad)(text, cells)), " "]
+    return fitted(width, *parts)
 
 
 def _titles(layout: Frame) -> list[tuple[str, int, str, bool]]:
@@ -234,20 +233,17 @@ def column_at(layout: Frame, x: int) -> str:
 def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bool = False) -> Line:
     """The line of a target; exactly ``width`` cells where it is chosen."""
     style = Style.DIM if one.level in (Level.SILENT, Level.PENDING) else Style.NORMAL
-    parts = [Style.KEY("▌" if chosen else " "), _sign(one), Span(" ")]
-    parts += [Span(pad(layout.names.get(one.target, shown(escape(one.target))), layout.name_width)), Span(" ")]
+    name = layout.names.get(one.target, shown(escape(one.target)))
+    parts: list[str | Span] = [Style.KEY("▌" if chosen else " "), _sign(one), f" {pad(name, layout.name_width)} "]
     for column in layout.columns:
         value = column.value(one, now, column.figure(one))
         text = pad_left(clip(value.text, column.width), column.width)
-        parts += [Span(text, value.style if style is Style.NORMAL else style), Span(" ")]
+        parts += [(value.style if style is Style.NORMAL else style)(text), " "]
     if layout.cells:
-        parts += [Style.BAR(_bars(one, layout.cells)), Span(" ")]
-    words = shown(one.says)
+        parts += [Style.BAR(_bars(one, layout.cells)), " "]
     more = len(one.snapshot.problems) - 1 if one.snapshot is not None and one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
-    text = clip(words, max(0, layout.problem - len(end))) + end
-    parts += [Span(" "), Span(text)]
-    line = crop(parts, width)
+    line = fitted(width, *parts, f" {clip(shown(one.says), max(0, layout.problem - len(end)))}{end}")
     return select(line, width) if chosen else line
 
 
@@ -272,7 +268,7 @@ def chosen_line(one: Glance | None, width: int) -> Line:
     path = escape(full_name(without_secrets(one.target)))
     left = join(" ", _sign(one), " ", Style.STRONG(clip_left(shown(path), max(12, width // 2))), "  ")
     says = shown(one.says) or ("no problems detected" if one.snapshot is not None else "")
-    return fitted(width, left, restyle((Span(says),), Style.NORMAL))
+    return fitted(width, left, says)
 
 
 _ASCENDING = ("name",)
@@ -289,16 +285,16 @@ class SpoolsScreen(ListScreen):
     opening = ""
     moved = False
     """True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
+    now = 0.0
+    glances: Sequence[Glance] = ()
+    _generation = 0
+    _placed: Hashable = None
+    """The row that the cursor was on at the end of the last update."""
 
     def __init__(self, session: AppSession, spools: SpoolsWatch, open_target: Callable[[str], object]) -> None:
         super().__init__(session)
         self.spools = spools
         self.open_target = open_target
-        self.now = 0.0
-        self.glances: list[Glance] = []
-        self._generation = 0
-        self._placed: Hashable = None
-        """The row that the cursor was on at the end of the last update."""
 
     def body(self) -> ComposeResult:
         options = self.session.options
@@ -319,7 +315,7 @@ class SpoolsScreen(ListScreen):
         if not self.ready:
             return
         if self.frozen_at is None:
-            self.glances = list(self.spools.glances())
+            self.glances = self.spools.glances()
             self.now = self.spools.now()
         found = matching(self.glances, self.filter, self._layout().distinct, troubled=self.troubled)
         found = in_order(found, self.sort)

@@ -1,14 +1,17 @@
-"""Takes snapshots in a thread. It touches no widget: it puts past-tense messages into its mailbox.
+"""The threads of the dashboard. They touch no widget: one takes snapshots and puts past-tense messages into its mailbox, one
+plans and applies, one reads what was kept of an earlier dashboard.
 
-It runs a loop: look, list the view in front, read the chosen message, wait for a change. A look may hang for ever (a dead NFS
-server): the thread is a daemon thread, so quitting does not wait for it, and ``looking_for`` says how long it has lasted. What
-the screens want is one frozen ``Requested``; a newer request replaces an older one that was not served yet.
+The first runs a loop: look, list the view in front, read the chosen message, wait for a change. A look may hang for ever (a dead
+NFS server): the thread is a daemon thread, so quitting does not wait for it, and ``looking_for`` says how long it has lasted.
+What the screens want is one frozen ``Requested``; a newer request replaces an older one that was not served yet.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +23,7 @@ from textual.message_pump import MessagePump
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model import units
-from spooltop.model.backend import Listing, ListQuery
+from spooltop.model.backend import KeptView, Listing, ListQuery
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Observation, Snapshot
 from spooltop.model.vocabulary import Key, Row
 
@@ -42,7 +45,21 @@ from .messages import (
     Search,
     SnapshotTaken,
 )
-from .worker import outcome
+
+T = TypeVar("T")
+
+
+def outcome(job: Callable[[], T]) -> T | SpooltopError:
+    """Returns the result of ``job``, or the error that it raised, so that no thread of the dashboard ends by one."""
+    try:
+        return job()
+    except SpooltopError as error:
+        return error
+    except OSError as error:
+        return SpooltopError(error.strerror or str(error), path=error.filename)
+    except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread
+        return SpooltopError(f"internal error, please report: {error!r}")
+
 
 # Holds what the snapshot thread found until the screen takes it.
 
@@ -88,8 +105,6 @@ class Mailbox:
 
 
 # Calls a screen from a thread.
-
-T = TypeVar("T")
 
 EVERY = 0.2
 """Seconds between two reports of progress: to draw each of the thousands would take half of the time of the work."""
@@ -211,15 +226,12 @@ def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: 
     def place(at: int) -> int | None:
         return listing.find(matches.window(at, at + 1)[0].key)
 
-    low, high = 0, len(matches)  # the first one after (or at, backwards) the anchor
-    while low < high:
-        middle = (low + high) // 2
-        found = place(middle)
-        if found is not None and (found <= here if search.step > 0 else found < here):
-            low = middle + 1
-        else:
-            high = middle
-    at = low if search.step > 0 else low - 1
+    def passed(at: int) -> bool:
+        found = place(at)
+        return found is None or (found > here if search.step > 0 else found >= here)
+
+    first = bisect_left(range(len(matches)), True, key=passed)  # after the anchor, or backwards at it
+    at = first if search.step > 0 else first - 1
     return place(at) if 0 <= at < len(matches) else None
 
 
@@ -574,3 +586,55 @@ class SnapshotThread:
             self._pace.waited(self._control.changes(self._pace.quiet))
         # A request may have woken the thread. It is served without a look, but never delays a look that is due.
         return self._wanted.version == version or self._pace.overdue(self._monotonic())
+
+
+class Worker:
+    """Runs jobs (plans and operations) one after the other in a thread of its own, so that a slow disk blocks neither keys nor
+    looks."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
+        """Runs ``job`` in the thread and calls ``reply`` there with what it returned, or with the error that it raised."""
+        self._jobs.put(lambda: reply(outcome(job)))
+
+    def stop(self, timeout: float) -> bool:
+        """Ends the thread after the job under way; True where that ended within ``timeout`` seconds."""
+        self._jobs.put(None)
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+_PATIENCE = 0.3
+"""Seconds for which a home that does not answer is waited for."""
+
+
+def kept_view(control: Control) -> KeptView:
+    """Returns what was kept; the default where it cannot be read. May block."""
+    found = outcome(control.kept_view)
+    return KeptView() if isinstance(found, SpooltopError) else found
+
+
+def read_kept(control: Control) -> Callable[[], KeptView | None]:
+    """Begins to read what was kept in a thread. Returns a function for the result, which is None where the home does not answer:
+    nothing is kept at the end then, either."""
+    found: list[KeptView] = []
+    thread = threading.Thread(target=lambda: found.append(kept_view(control)), name="kept", daemon=True)
+    thread.start()
+
+    def take() -> KeptView | None:
+        thread.join(_PATIENCE)
+        return found[0] if found else None
+
+    return take
