@@ -127,11 +127,9 @@ class ListState(Struct):
     box: Box
     sort: Sort = field(default_factory=Sort)
     filter: str = ""
-    problem: Problem | None = None
-    """The problem that the list was opened from, whose messages it shows."""
+    scope: Problem | ConsumerRow | None = None
+    """The problem or consumer that the list was opened from, whose messages it shows."""
     problems_only: bool = False
-    consumer: ConsumerRow | None = None
-    """The consumer that the list was opened from, whose claims it shows."""
     cursor: Key | None = None
     index: int = 0
     marks: dict[Key, None] = field(default_factory=dict)
@@ -139,10 +137,8 @@ class ListState(Struct):
     @property
     def selection(self) -> Selection | None:
         """The selection that limits the list in addition to the filter."""
-        if self.problem is not None:
-            return self.problem.selection
-        if self.consumer is not None:
-            return self.consumer.selection
+        if self.scope is not None:
+            return self.scope.selection
         if self.problems_only:
             return Selection(box=self.box, verdict=PROBLEM_VERDICTS[self.box]) if self.box in PROBLEM_VERDICTS else None
         return None

@@ -92,12 +92,6 @@ class ShownPlan(PlanScreen):
     early = False
 
 
-class ShownPalette(PaletteScreen):
-    """The palette in a window of a given size."""
-
-    window_size = (0, 0)
-
-
 @cache
 def snapshot() -> Snapshot:
     return values.trouble()
@@ -157,12 +151,12 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     closed = replace(hostile, observation=replace(hostile.observation, capabilities=Capabilities.nothing(other)))
     about = CommandContext(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
     for typed in (name, ""):
-        actions = ShownPalette(session, about)
+        actions = PaletteScreen(session, about)
         actions.typing.insert(typed)
-        actions.message, actions.window_size = other, (width, 40)
-        yield from [*actions.draw(width, 39), *actions.bottom_lines()]
+        actions.message = other
+        yield from [*actions.draw(width, 39), *actions.bottom_lines(width)]
     following = FollowScreen(session, [name])
-    following.timeline.now, following.timeline.began = {name: other}, NOW
+    following.now, following.began = {name: other}, NOW
     yield from following.draw(width, 20)
 
 

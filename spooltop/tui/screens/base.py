@@ -266,8 +266,13 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         raise NotImplementedError
 
     def paint(self) -> None:
-        if self.ready:
-            self.show_panel(self.draw(self.window_size[0], self.panel_height))
+        if not self.ready:
+            return
+        width, height = self.window_size
+        bottom = self.bottom_lines(width)
+        room = max(1, height - len(bottom))
+        lines = self.draw(width, room)[:room]  # what does not fit is left out
+        self.query_one(LinesView).show([*lines, *[()] * (room - len(lines)), *bottom])
 
     def ask(self, run: Callable[..., object], job: Callable[[], T], take: Callable[[T], object]) -> None:
         """Has a thread ``run`` a job. Then ``take`` gets the result, or ``failed`` says why there is none."""
@@ -313,18 +318,8 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         """True for a key that must not count here (typed before this screen was seen)."""
         return False
 
-    def show_panel(self, lines: Sequence[Line]) -> None:
-        """Shows ``lines`` above the keys or the notice; lines that do not fit are left out."""
-        room = self.panel_height
-        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self.bottom_lines()])
-
-    @property
-    def panel_height(self) -> int:
-        """Lines of a panel above the keys or the notice."""
-        return max(1, self.window_size[1] - len(self.bottom_lines()))
-
-    def bottom_lines(self) -> Lines:
-        width = self.window_size[0]
+    def bottom_lines(self, width: int) -> Lines:
+        """The notice, or the keys."""
         return notice_lines(self.message, width) if self.message else [self.keys_line(width)]
 
     def keys_line(self, width: int) -> Line:
@@ -712,8 +707,8 @@ class PaletteScreen(ChoosingScreen[str | None]):
             lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
         return lines if found else [*lines, dim("  no action matches these words", width)]
 
-    def bottom_lines(self) -> Lines:
-        return [plain(shown(self.message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", self.window_size[0])]
+    def bottom_lines(self, width: int) -> Lines:
+        return [plain(shown(self.message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width)]
 
     def do_run(self) -> None:
         if self.typing.text.strip() in ("q", "quit"):
@@ -912,8 +907,8 @@ class HelpScreen(TextScreen[None]):
         """Says what is available now."""
         self.paint()
 
-    def bottom_lines(self) -> Lines:
-        return super().bottom_lines() if self.message else []
+    def bottom_lines(self, width: int) -> Lines:
+        return super().bottom_lines(width) if self.message else []
 
     def text(self, width: int) -> Lines:
         return draw_help(sections(self.about(), mouse=self.session.options.mouse), width)

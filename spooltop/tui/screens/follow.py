@@ -17,7 +17,7 @@ from ..draw.frame import inner_width, panel_frame
 from ..draw.header import Zone, ago, when
 from ..draw.spans import BLANK, Lines, Style, dim, fitted, labelled, paragraph, plain
 from ..draw.text import clip_left, pad, pad_left, safe, shown, wrap
-from ..messages import Found, MessagesTracked
+from ..messages import MessagesTracked
 from ..session import Session
 from .base import Facts, ScrollingScreen, TextScreen
 
@@ -33,33 +33,6 @@ class TimelineStep(Struct, frozen=True):
     id: str
     words: str
     bad: bool = False
-
-
-class Timeline:
-    """``steps`` are oldest first and stay. ``now`` describes the present place of each id."""
-
-    def __init__(self, ids: Sequence[str]) -> None:
-        self.ids = tuple(ids)
-        self.steps: list[TimelineStep] = []
-        self.now: dict[str, str] = {}
-        self.began: float | None = None
-        self._last: dict[str, TrackedMessage] = {}
-
-    def take(self, tracked: MessagesTracked, rows: Mapping[str, Row]) -> bool:
-        """Takes another look; ``rows`` are the claims and files in ``tmp`` of the same look by id. True where there is something
-        new to show."""
-        before = len(self.steps), dict(self.now)
-        first = self.began is None
-        self.began = tracked.taken_at if self.began is None else self.began
-        for id in self.ids:
-            if (one := tracked.found.get(id)) is not None:
-                row = rows.get(id)
-                if one.box in (None, Box.TMP) and row is not None and row.box is Box.TMP:
-                    one = TrackedMessage(id, Box.TMP, verdict=row.verdict)
-                self.steps += _steps(self._last.get(id, TrackedMessage(id)), one, row, tracked.taken_at, first)
-                self.now[id] = _now(one, row, tracked.taken_at)
-                self._last[id] = one
-        return (len(self.steps), self.now) != before
 
 
 def _steps(old: TrackedMessage, new: TrackedMessage, row: Row | None, at: float, first: bool) -> Iterator[TimelineStep]:
@@ -167,52 +140,63 @@ class FollowScreen(ScrollingScreen[None]):
 
     VIEW = View.FOLLOW
     session: Session
+    began: float | None = None
+    """When following began; None: not yet."""
 
     def __init__(
         self, session: Session, ids: Sequence[str], since: float = 0.0, *, keep: bool = False, seen: MessagesTracked | None = None
     ) -> None:
         super().__init__(session)
+        self.ids = tuple(ids)
         self.since = since
         self.keep = keep
         self.seen = seen
-        self.timeline = Timeline(ids)
+        self.steps: list[TimelineStep] = []
+        """Oldest first. They stay."""
+        self.now: dict[str, str] = {}
+        """A description of the present place of each id."""
+        self._last: dict[str, TrackedMessage] = {}
 
     def on_mount(self) -> None:
-        if self.seen is not None:
-            self.timeline.take(self.seen, self._rows())
+        self.take(self.seen)
         if not self.keep:
-            self.session.snapshot_thread.follow(self.timeline.ids, self.since)
+            self.session.snapshot_thread.follow(self.ids, self.since)
         self.session.snapshot_thread.look_again()
 
     def on_unmount(self) -> None:
         if not self.keep:
             self.session.snapshot_thread.follow(())
 
-    def _rows(self) -> dict[str, Row]:
-        """Claims and files in tmp of the last look that are followed."""
-        snapshot, ids = self.session.snapshot, set(self.timeline.ids)
-        if snapshot is None:
-            return {}
-        return {row.id: row for row in (*snapshot.observation.tmp, *snapshot.observation.claims) if row.id in ids}
-
-    def take(self, found: Found) -> None:
-        """Takes the places of the messages at a new look."""
-        if isinstance(found, MessagesTracked) and self.timeline.take(found, self._rows()):
-            self.paint()
+    def take(self, found: object) -> None:
+        """Takes the places of the messages at a new look, with the claims and files in ``tmp`` of the same look."""
+        if not isinstance(found, MessagesTracked):
+            return
+        snapshot, at, first = self.session.snapshot, found.taken_at, self.began is None
+        self.began = at if self.began is None else self.began
+        listed = () if snapshot is None else (*snapshot.observation.tmp, *snapshot.observation.claims)
+        rows = {row.id: row for row in listed}
+        for id in self.ids:
+            if (one := found.found.get(id)) is not None:
+                row = rows.get(id)
+                if one.box in (None, Box.TMP) and row is not None and row.box is Box.TMP:
+                    one = TrackedMessage(id, Box.TMP, verdict=row.verdict)
+                self.steps += _steps(self._last.get(id, TrackedMessage(id)), one, row, at, first)
+                self.now[id] = _now(one, row, at)
+                self._last[id] = one
+        self.paint()
 
     def facts(self) -> Facts:
-        return {"tracked": len(self.timeline.ids)}
+        return {"tracked": len(self.ids)}
 
     def draw(self, width: int, height: int) -> Lines:
         """The current place, and below it the steps, oldest first, the newest visible; ``at`` lines back from there. With several
         messages the end of its id precedes each step."""
-        timeline, zone, inner = self.timeline, self.session.zone(), inner_width(width)
-        ids, since = timeline.ids, timeline.began
+        ids, since, zone, inner = self.ids, self.began, self.session.zone(), inner_width(width)
         name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
         head = [dim("looking for it…", inner)]
         if since is not None:
-            head = _places(ids, timeline.now, inner, max(1, (height - 4) // 3))
-        lines = [line for step in timeline.steps for line in _step(step, inner, len(ids) > 1, zone)]
+            head = _places(ids, self.now, inner, max(1, (height - 4) // 3))
+        lines = [line for step in self.steps for line in _step(step, inner, len(ids) > 1, zone)]
         room = max(1, height - 3 - len(head))
         end = max(min(room, len(lines)), len(lines) - self.at)
         seen = lines[max(0, end - room) : end]
@@ -223,19 +207,19 @@ class FollowScreen(ScrollingScreen[None]):
 
     @property
     def place(self) -> int:
-        return len(self.timeline.steps) - 1 - self.at
+        return len(self.steps) - 1 - self.at
 
     @property
     def texts(self) -> list[str]:
-        return [f"{step.id} {step.words}" for step in self.timeline.steps]
+        return [f"{step.id} {step.words}" for step in self.steps]
 
     def do_step(self, lines: int) -> None:
         # The newest step is last and stays visible: moving up scrolls back from there.
         super().do_step(-lines)
 
     def do_copy_panel(self) -> None:
-        lines = self.draw(200, len(self.timeline.steps) + len(self.timeline.ids) + 50)
-        self.copy_lines(lines, f"{len(self.timeline.steps):,} steps")
+        lines = self.draw(200, len(self.steps) + len(self.ids) + 50)
+        self.copy_lines(lines, f"{len(self.steps):,} steps")
 
 
 # Who has a file open or locked: asked when the panel opens, and again on request.

@@ -166,10 +166,10 @@ class MainScreen(ListScreen):
         title = "Read mail" if mail and state.root is View.CLAIMS else TITLES[state.root]
         if state.root is View.ASIDE:
             title += f" {chosen.box}"
-        if chosen.problem is not None:
-            title += f" › {chosen.problem.code}"
-        elif chosen.consumer is not None:
-            title += f" › {consumer_name(chosen.consumer)}"
+        if isinstance(chosen.scope, Problem):
+            title += f" › {chosen.scope.code}"
+        elif chosen.scope is not None:
+            title += f" › {consumer_name(chosen.scope)}"
         elif chosen.problems_only:
             title += " › problems only"
         held = snapshot.observation.boxes.get(chosen.box)
@@ -219,9 +219,9 @@ class MainScreen(ListScreen):
             return f"not visible: {shown(held.note)}"
         if chosen.filter:
             return f"nothing matches {shown(chosen.filter)}; Esc clears the filter"
-        if chosen.problem is not None:
+        if isinstance(chosen.scope, Problem):
             return "none of its messages are left; Esc goes back"
-        if chosen.consumer is not None:
+        if chosen.scope is not None:
             return "it holds no claim now; Esc goes back"
         if chosen.problems_only:
             return "nothing here is dead or abandoned; ! shows all"
@@ -643,7 +643,7 @@ class MainScreen(ListScreen):
             self.paint()
         elif (consumer := context.consumer) is not None:
             chosen = state.lists[Box.CUR]
-            chosen.consumer, chosen.problem, chosen.filter, chosen.problems_only = consumer, None, "", False
+            chosen.scope, chosen.filter, chosen.problems_only = consumer, "", False
             state.consumer_key = consumer.key
             self.do_show(View.CLAIMS)
 
@@ -653,7 +653,7 @@ class MainScreen(ListScreen):
         root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
         if problem.selection is not None and problem.box is not None and root is not None:
             chosen = state.lists[problem.box]
-            chosen.problem, chosen.consumer, chosen.filter, chosen.problems_only = problem, None, "", False
+            chosen.scope, chosen.filter, chosen.problems_only = problem, "", False
             self.do_show(root)
         elif problem.view in tuple(View):
             target = View(problem.view)
@@ -671,12 +671,10 @@ class MainScreen(ListScreen):
             state.overlay = None
             self.shape()
             self.paint()
-        elif chosen is not None and chosen.problem is not None:
-            chosen.problem = None
-            self.do_show(View.OVERVIEW)
-        elif chosen is not None and chosen.consumer is not None:
-            chosen.consumer = None
-            self.do_show(View.CONSUMERS)
+        elif chosen is not None and chosen.scope is not None:
+            root = View.OVERVIEW if isinstance(chosen.scope, Problem) else View.CONSUMERS
+            chosen.scope = None
+            self.do_show(root)
         elif state.filter:
             self.set_filter("")
         elif chosen is not None and chosen.problems_only:
@@ -849,7 +847,8 @@ class MainScreen(ListScreen):
             state.all_problems = not state.all_problems
             self.paint()
         else:
-            self.refine(chosen.box, problems_only=not chosen.problems_only, problem=None)
+            scope = None if isinstance(chosen.scope, Problem) else chosen.scope
+            self.refine(chosen.box, problems_only=not chosen.problems_only, scope=scope)
 
     def do_freeze(self) -> None:
         state = self.state

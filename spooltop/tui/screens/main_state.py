@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,7 +15,6 @@ from spooltop.cursors.model import Cursor
 from spooltop.locks.draw import ranked
 from spooltop.model import query as filters
 from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
-from spooltop.model.query import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Lock, Row, Verdict
 
@@ -41,11 +40,7 @@ VERDICTS = {
 SUBJECTS = {View.OVERVIEW: "problem", View.CURSORS: "cursor", View.LOCKS: "lock", View.CONSUMERS: "consumer"}
 """The fields of a ``CommandContext`` that hold what is chosen, where that is no message."""
 MESSAGE_VERDICTS = tuple(Verdict)
-
-
-@lru_cache(maxsize=8)
-def _texts(text: str, verdicts: tuple[str, ...]) -> tuple[str, ...]:
-    return filters.parse(text, lenient=True, verdicts=verdicts).texts
+_parse = lru_cache(maxsize=8)(partial(filters.parse, lenient=True))
 
 
 class MainState(Struct):
@@ -215,19 +210,20 @@ class MainState(Struct):
             return snapshot
         wanted, now = self.parse(text), self.now
         if self.root is View.CURSORS:
-            return replace(snapshot, cursors=tuple(one for one in snapshot.cursors if wanted.holds(cursor_facts(one, now))))
+            cursors = tuple(one for one in snapshot.cursors if wanted.holds(filters.cursor_facts(one, now)))
+            return replace(snapshot, cursors=cursors)
         locks = snapshot.observation.locks
-        left = tuple(one for one in locks if wanted.holds(lock_facts(one, snapshot.lock_verdict(one), now)))
+        left = tuple(one for one in locks if wanted.holds(filters.lock_facts(one, snapshot.lock_verdict(one), now)))
         return replace(snapshot, observation=replace(snapshot.observation, locks=left))
 
     @property
     def filter_texts(self) -> tuple[str, ...]:
         """The texts of the filter in front, to be pointed out in what matches."""
-        return _texts(self.filter, VERDICTS.get(self.root, MESSAGE_VERDICTS)) if self.filter else ()
+        return self.parse(self.filter).texts
 
     def parse(self, text: str, root: View | None = None) -> filters.Query:
         """The parts of a filter that can be parsed, of the view ``root`` (None: the one in front)."""
-        return filters.parse(text, lenient=True, verdicts=VERDICTS.get(root or self.root, MESSAGE_VERDICTS))
+        return _parse(text, verdicts=VERDICTS.get(root or self.root, MESSAGE_VERDICTS))
 
     @property
     def cursors(self) -> tuple[Cursor, ...]:
@@ -249,7 +245,7 @@ class MainState(Struct):
         order, key = self._ordered, (self.consumer_sort, text)
         if order is None or order[0] is not found or order[1] != key:
             wanted = self.parse(text, View.CONSUMERS)
-            taken = tuple(one for one in found.consumers if wanted.holds(consumer_facts(one, found.taken_at)))
+            taken = tuple(one for one in found.consumers if wanted.holds(filters.consumer_facts(one, found.taken_at)))
             order = self._ordered = (found, key, consumers_ranked(taken, self.consumer_sort))
         return order[2]
 
@@ -305,7 +301,7 @@ class MainState(Struct):
 
     def again(self, clock: Callable[[], float]) -> MainState:
         """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
-        lists = {box: replace(one, marks={}, problem=None, consumer=None) for box, one in self.lists.items()}
+        lists = {box: replace(one, marks={}, scope=None) for box, one in self.lists.items()}
         return MainState(
             clock, self.root, lists=lists, aside_box=self.aside_box, chosen=dict(self.chosen), texts=dict(self.texts),
             last_filter=self.last_filter, consumer_key=self.consumer_key, consumer_sort=self.consumer_sort,
