@@ -127,6 +127,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     ALLOW_SELECT = False  # text is selected by the terminal, with Shift where the mouse is on
+    _target: OpenTarget | None = None
+    _opening = 0
 
     def __init__(
         self, control: Control | None, options: Options | None = None, *, pace: Pace | None = None,
@@ -145,9 +147,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         )  # fmt: skip
         self.spools = spools
         self.spools_screen = None if spools is None else SpoolsScreen(self.app_session, spools, self._open)
-        self._target: OpenTarget | None = None
         self._make_thread = partial(SnapshotThread, pace=pace, monotonic=monotonic)
-        self._opening = 0
         self._left: dict[str, MainState] = {}
         """The choices of the user in each target when it was left."""
         if control is not None:

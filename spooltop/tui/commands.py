@@ -2,7 +2,7 @@
 
 A command has an id, its keys as the terminal's events name them, a label for the footer, one sentence of help, the views it
 lives in, a function that says why it is not available now, and the name of its handler. The screen in front finds that handler:
-``TableScreen.handler`` among its methods. ``dangerous`` commands only ever open a plan; no key changes the spool by itself.
+``TableScreen.run_command`` among its methods. ``dangerous`` commands only ever open a plan; no key changes the spool by itself.
 """
 
 from __future__ import annotations

@@ -120,15 +120,13 @@ def deliver(pump: MessagePump, call: Callable[..., object], *arguments: object) 
         return False
 
 
-def now_and_then(
-    pump: MessagePump, call: Callable[[T], object], monotonic: Callable[[], float] = time.monotonic
-) -> Callable[[T], None]:
+def now_and_then(pump: MessagePump, call: Callable[[T], object]) -> Callable[[T], None]:
     """Returns a function that delivers progress from another thread to a ``call``, and none soon after that."""
-    due = monotonic()
+    due = time.monotonic()
 
     def report(progress: T) -> None:
         nonlocal due
-        if (now := monotonic()) >= due:
+        if (now := time.monotonic()) >= due:
             due = now + EVERY
             deliver(pump, call, progress)
 
@@ -175,12 +173,13 @@ class Pace:
     """The time of the last look and the rest that it earned. ``quiet`` and ``busy`` are seconds between two looks; times are
     those of a monotonic clock."""
 
+    _silent = 0
+    _storm = _only_messages = False
+    _looked_at = _rest = 0.0
+
     def __init__(self, quiet: float = QUIET, busy: float = BUSY) -> None:
         self._quiet = quiet
         self._busy = busy
-        self._silent = 0
-        self._storm = self._only_messages = False
-        self._looked_at = self._rest = 0.0
 
     def looked(self, began: float, ended: float) -> None:
         """Notes the last look."""
@@ -294,6 +293,25 @@ class SnapshotThread:
     """Owns the thread. Posts each snapshot that has news together with the page that was taken from the same look. The last
     listing is kept as long as nothing in it can have changed; its number differs for each one made."""
 
+    _step = ""
+    """A description of the present work; empty where the control knows it better."""
+    _since: float | None = None
+    """The time at which that began or last made progress; None where there is none."""
+    _listing: Listing | None = None
+    _generation = 0
+    _made_at = _took = 0.0
+    _posted: Page | None = None
+    _asked: tuple[object, ...] = ()
+    _shown_at = 0.0
+    _anchored: tuple[int, Key | None, int | None] = (0, None, None)
+    _keys_served = 0
+    _search_served = 0
+    _tracking = False
+    _payload: PayloadRead | None = None
+    _consumers: Hashable = None
+    """The payload and the consumers that were posted last, as far as a screen shows them."""
+    _wanted = Requested()
+
     def __init__(
         self, control: Control, *, pace: Pace | None = None, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
@@ -302,24 +320,6 @@ class SnapshotThread:
         self._monotonic = monotonic
         self._pace = pace or Pace()
         self._changes = ChangeFilter()
-        self._step = ""
-        """A description of the present work; empty where the control knows it better."""
-        self._since: float | None = None
-        """The time at which that began or last made progress; None where there is none."""
-        self._listing: Listing | None = None
-        self._generation = 0
-        self._made_at = self._took = 0.0
-        self._posted: Page | None = None
-        self._asked: tuple[object, ...] = ()
-        self._shown_at = 0.0
-        self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
-        self._keys_served = 0
-        self._search_served = 0
-        self._tracking = False
-        self._payload: PayloadRead | None = None
-        self._consumers: Hashable = None
-        """The payload and the consumers that were posted last, as far as a screen shows them."""
-        self._wanted = Requested()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 

@@ -180,8 +180,15 @@ def too_small(width: int, height: int) -> Lines:
     return paragraph(words, max(1, width))[:height]
 
 
+def _key(key: str, character: str | None, event: Event) -> Key:
+    """A key that was typed at the time of ``event``."""
+    typed = Key(key, character)
+    typed.time = event.time
+    return typed
+
+
 class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
-    """A screen whose keys come from the table of commands; ``handler`` finds the method that a command names."""
+    """A screen whose keys come from the table of commands."""
 
     AUTO_FOCUS = ""
     VIEW: View
@@ -364,12 +371,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if key is None:
             self.clicked(widget, event.x, event.y)
         elif not self._left_to_typing(key) if self.typing is None else key in ("enter", "escape"):
-            self.on_key(self._key_of(key, event))
-
-    def _key_of(self, key: str, event: Click) -> Key:
-        typed = Key(key, character_of(key))
-        typed.time = event.time
-        return typed
+            self.on_key(_key(key, character_of(key), event))
 
     def _left_to_typing(self, key: str) -> bool:
         """True, with a notice, where this key answers a plan. The mouse answers none: a hand slips, and a terminal's window is
@@ -414,9 +416,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if self.PINNED or front.PINNED:
             front.refuse_early(event)
             return
-        again = Key(event.key, event.character)
-        again.time = event.time
-        front.post_message(again)
+        front.post_message(_key(event.key, event.character, event))
 
     def refuse_confirming(self, event: Key, why: str) -> bool:
         """True, with a notice, for a key that would confirm a plan, where none is in front; one that opens says so again."""
@@ -444,7 +444,14 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         self.show_notice(reason)
 
     def run_command(self, id: str) -> None:
-        self.handler(by_id(id))()
+        """Calls the handler of a command, the method that the table names. A command that shows another view leaves a panel for
+        it."""
+        command = by_id(id)
+        if id in VIEW_COMMANDS and not hasattr(self, command.handler):
+            self.session.state.next_view = id
+            self.command("escape")
+        else:
+            getattr(self, command.handler)(*command.does[1:])
 
     def choose(self, id: str | None) -> None:
         """Runs a command chosen in the palette, or says why it is not available; does nothing where none was chosen."""
@@ -456,17 +463,6 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
             self.show_notice(reason)
         else:
             self.run_command(id)
-
-    def handler(self, command: KeyCommand) -> Callable[[], object]:
-        """Returns the handler of a command: the method that the table names; for a command that shows another view, leaving this
-        screen for it, where it is a panel."""
-        if command.id in VIEW_COMMANDS and not hasattr(self, command.handler):
-            return partial(self._leave_for, command.id)
-        return partial(getattr(self, command.handler), *command.does[1:])
-
-    def _leave_for(self, view_command: str) -> None:
-        self.session.state.next_view = view_command
-        self.command("escape")
 
     def open_screen(self, screen: Screen[T], done: Callable[[T | None], Any] | None = None) -> None:
         """Puts another screen in front; ``done`` is called with its result, None where it was left without one."""

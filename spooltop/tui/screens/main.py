@@ -190,18 +190,17 @@ class MainScreen(ListScreen):
     def column_at(self, x: int) -> str | None:
         """The sort column whose title is nearest to cell ``x`` of the list; None where nothing can be sorted."""
         state = self.state
-        if state.snapshot is None:
+        if state.snapshot is None or state.snapshot.observation.is_mail:
             return None
         width = self.rows.size.width if state.listed else self.window_size[0]
-        mail = state.snapshot.observation.is_mail
-        columns = columns_for(state.box, width, mail=mail) if state.box is not None else ()
+        columns = columns_for(state.box, width) if state.box is not None else ()
         columns = columns or fitting(columns_of(state.consumer_list), list_width(width))
         words = line_text(title_line(columns, width, sort=state.sort))
         found: dict[int, str] = {}
         at = 0
         for column in columns:
             at = max(at, words.find(column.title, at))
-            if column.sort and not mail:
+            if column.sort:
                 found[min(abs(x - at), abs(x - at - len(column.title) + 1))] = column.sort
             at += len(column.title)
         return found[min(found)] if found else None
