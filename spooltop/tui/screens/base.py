@@ -128,7 +128,7 @@ def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Con
     views = _tabs(root, width, absent, short=False)
 
     def too_wide() -> bool:
-        return line_width(views) + sum(map(line_width, rest)) > width
+        return line_width(join(views, *rest)) > width
 
     if too_wide():
         views = _tabs(root, width, absent, short=True)
@@ -138,8 +138,8 @@ def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Con
         if too_wide():
             rest[at] = rest[at][:-1]
     for part in rest:
-        if line_width(views) + line_width(part) <= width:
-            views = join(views, part)
+        if line_width(longer := join(views, part)) <= width:
+            views = longer
     return views
 
 
@@ -148,10 +148,10 @@ def _tabs(root: View, width: int, absent: Container[str], *, short: bool) -> Lin
     out: Line = (Span(" "),)
     for view, key, words in tabs(absent):
         label = _SHORT.get(view, words) if short else words
-        part = join(*((Span(f"{key}{label}", selected=True),) if view == root else (Style.KEY(key), label)), " ")
-        if line_width(out) + line_width(part) > width:
+        tab = (Span(f"{key}{label}", selected=True),) if view == root else join(Style.KEY(key), label)
+        if line_width(longer := join(out, tab, " ")) > width:
             break
-        out = join(out, part)
+        out = longer
     return out
 
 
@@ -167,11 +167,6 @@ CONFIRMING = ("y", "Y")
 """Keys that confirm a plan. Where they come before it was painted they do nothing, and that is said."""
 ANYWHERE = (*WAY_OUT, "ctrl+z", "ctrl+l")
 """Keys that work while text is typed, too."""
-
-
-def early_words(key: str) -> str:
-    """The notice on a key that would have confirmed a plan."""
-    return f"{key} came before the plan was painted; press it again"
 
 
 def too_small(width: int, height: int) -> Lines:
@@ -260,7 +255,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         return self.is_mounted and any(isinstance(widget, LinesView) for widget in self.children)
 
     def context(self) -> CommandContext:
-        """What the commands are judged by."""
+        """Returns the facts that the commands are judged by."""
         facts: Facts = {"snapshot": self.session.snapshot, "rows": 1, "depth": 1}
         return CommandContext(self.VIEW, **facts | self.facts())
 
@@ -878,14 +873,6 @@ def _entry(entry: HelpEntry, keys: int, width: int) -> Lines:
     ]
 
 
-def sections(context: CommandContext, *, mouse: bool) -> dict[str, list[HelpEntry]]:
-    """The table's help of one view, as sections to draw; ``mouse``: the mouse is on."""
-    # a view that this kind of queue does not have needs no legend
-    legend = {title: signs for title, signs in LEGEND.items() if title.lower() not in context.absent}
-    signs = (MOUSE if mouse else {}) | legend
-    return help_entries(context) | {title: [HelpEntry(*sign) for sign in words.items()] for title, words in signs.items()}
-
-
 class HelpScreen(TextScreen[None]):
     """``about`` gives the context of the screen that help was asked from, which changes while help is shown: lists are read."""
 
@@ -907,7 +894,12 @@ class HelpScreen(TextScreen[None]):
         return super().bottom_lines(width) if self.message else []
 
     def text(self, width: int) -> Lines:
-        return draw_help(sections(self.about(), mouse=self.session.options.mouse), width)
+        context = self.about()
+        # a view that this kind of queue does not have needs no legend
+        legend = {title: signs for title, signs in LEGEND.items() if title.lower() not in context.absent}
+        signs = (MOUSE if self.session.options.mouse else {}) | legend
+        meanings = {title: [HelpEntry(*sign) for sign in words.items()] for title, words in signs.items()}
+        return draw_help(help_entries(context) | meanings, width)
 
     def draw(self, width: int, height: int) -> Lines:
         return fit(super().draw(width, height), width, height)

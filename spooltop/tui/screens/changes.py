@@ -438,10 +438,9 @@ class OperationsScreen(ChoosingScreen[None]):
     @property
     def _follows_change(self) -> bool:
         """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
-        done = [result for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
-        record = self.record
+        changes = [result.operation for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
         touched = self.at or self.filter or self.typing is not None or self.dismissed or self.app.screen_stack[-1] is not self
-        same = bool(done) and record is not None and done[0].operation == record.operation
+        same = self.record is not None and self.record.operation in changes
         return not touched and same and by_id("undo").why_not(self.context()) is None
 
     @property
@@ -531,11 +530,11 @@ class OperationsScreen(ChoosingScreen[None]):
         self.paint()
 
     def do_back(self) -> None:
-        if not self.filter:
+        if self.filter:
+            self.filter = ""
+            self.paint()
+        else:
             super().do_back()
-            return
-        self.filter = ""
-        self.paint()
 
     def do_open_operation(self) -> None:
         if self.record is not None:

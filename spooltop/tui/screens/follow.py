@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import Box, Holders, Holding, Key, Row, Verdict, escape, program
+from spooltop.model.vocabulary import Box, Holders, Holding, Key, Owner, Row, Verdict, escape, program
 
 from ..context import View
 from ..draw.frame import inner_width, panel_frame
@@ -68,18 +68,15 @@ def _steps(old: TrackedMessage, new: TrackedMessage, row: Row | None, at: float,
 
 
 def _by(new: TrackedMessage, row: Row | None) -> str:
-    words = f"by {new.pid}" if new.pid is not None else "by a process that is not visible"
-    if row is not None and row.box is Box.CUR:
-        owner = row.owner
-        if owner is not None and new.pid is None and owner.pid is not None:
-            words = f"by {owner.pid}"
-        if owner is not None and owner.name:
-            words = f"by {escape(owner.name)}"
-        elif owner is not None and owner.command:
-            words += f" {escape(program(owner.command))}"
-        if row.attempt is not None:
-            words += f", attempt {row.attempt}"
-    return words
+    claim = row if row is not None and row.box is Box.CUR else None
+    owner = (claim.owner if claim is not None else None) or Owner()
+    pid = owner.pid if new.pid is None else new.pid
+    words = "by a process that is not visible" if pid is None else f"by {pid}"
+    if owner.name:
+        words = f"by {escape(owner.name)}"
+    elif owner.command:
+        words += f" {escape(program(owner.command))}"
+    return words if claim is None or claim.attempt is None else f"{words}, attempt {claim.attempt}"
 
 
 def _place(new: TrackedMessage) -> str:

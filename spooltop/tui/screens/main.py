@@ -42,6 +42,7 @@ from ..messages import (
     Page,
     PayloadRead,
     RowsRead,
+    Search,
     SnapshotTaken,
 )
 from ..session import Session
@@ -64,6 +65,8 @@ EMPTY = {
 HELD = 0.05
 """Seconds at most for which the last view stays on the terminal while the list of the next one is made, until ``settle``: a list
 that comes soon is drawn once."""
+_SOON = 5.0
+"""Seconds that are shown for a look that has lasted less than ten."""
 MUTED_FOR = 3600.0
 """Seconds for which m mutes a source."""
 
@@ -447,7 +450,7 @@ class MainScreen(ListScreen):
         if chosen is None:
             return
         if not chosen.filter:
-            state.seek(step)
+            state.search = Search(state.search.number + 1 if state.search is not None else 1, state.last_filter, step)
             self.request()
             return
         self._move(step, f"match of {chosen.filter}")
@@ -490,9 +493,11 @@ class MainScreen(ListScreen):
         returned to)."""
         self.session.snapshot_thread.request(self.state.request(self.row))
 
-    def stale(self, waited: float | None, at: str = "") -> None:
+    def stale(self, waited: float | None, at: str) -> None:
         """Shows that a look has not finished for this many seconds (None: it has); ``at`` is what it waits for."""
-        if self.state.set_stale(waited, f"{at or 'a look'} does not answer"):
+        state, stale_for = self.state, None if waited is None else float(int(waited) // 10 * 10) or _SOON
+        if stale_for != state.stale_for:
+            state.stale_for, state.stale_why = stale_for, f"{at or 'a look'} does not answer"
             self.paint()
 
     # Keys and the mouse

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.cursors import model as cursor_model
+from spooltop.cursors.model import VERDICTS as CURSOR_VERDICTS
 from spooltop.cursors.model import Cursor
 from spooltop.locks.draw import ranked
 from spooltop.model import query as filters
@@ -18,6 +18,7 @@ from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Lock, Row, Verdict
 
+from ..commands import ROOTS
 from ..context import BOX_OF, LISTS, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
@@ -29,16 +30,12 @@ from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, S
 
 FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
 """The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
-_SOON = 5.0
-"""Seconds that are shown for a look that has lasted less than ten."""
 
 VERDICTS = {
-    View.CURSORS: cursor_model.VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),
+    View.CURSORS: CURSOR_VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),
     View.CONSUMERS: ("dead", "running", "stopped", "exited", "unknown"),
 }  # fmt: skip
 """The words that a filter knows as verdicts, where they are not those on messages."""
-SUBJECTS = {View.OVERVIEW: "problem", View.CURSORS: "cursor", View.LOCKS: "lock", View.CONSUMERS: "consumer"}
-"""The fields of a ``CommandContext`` that hold what is chosen, where that is no message."""
 MESSAGE_VERDICTS = tuple(Verdict)
 _parse = lru_cache(maxsize=8)(partial(filters.parse, lenient=True))
 
@@ -145,18 +142,6 @@ class MainState(Struct):
     def moment(self) -> Moment:
         times, _, zone = FORMATS[self.format]
         return Moment(self.now, zone, times, self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
-
-    def set_stale(self, waited: float | None, why: str) -> bool:
-        """Notes that a look has not finished for this many seconds (None: it has); True where the screen shows another number."""
-        stale_for = None if waited is None else float(int(waited) // 10 * 10) or _SOON
-        if stale_for == self.stale_for:
-            return False
-        self.stale_for, self.stale_why = stale_for, why
-        return True
-
-    def seek(self, step: int) -> None:
-        """Requests the next row that matches the last filter (``step`` -1: the previous one)."""
-        self.search = Search(self.search.number + 1 if self.search is not None else 1, self.last_filter, step)
 
     def request(self, row: Row | None) -> ListRequest:
         """The request for the list in front, with the cursor as it was chosen and the payload of ``row``."""
@@ -291,7 +276,7 @@ class MainState(Struct):
 
     def use(self, kept: KeptView) -> None:
         """Takes up the choices that were kept, as far as they exist."""
-        if kept.view in SUBJECTS or kept.view in LISTS:
+        if kept.view in ROOTS:
             self.root = View(kept.view)
         self._sort_lists(kept.sorts)
         sort = kept.sorts.get("consumers")
@@ -310,19 +295,20 @@ class MainState(Struct):
     def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
         snapshot, chosen = self.snapshot, self.list_state
+        name = ""
         subjects: Sequence[Any] = ()
-        match self.root:
+        match self.root:  # the field that holds what is chosen, where that is no message
             case View.OVERVIEW:
-                subjects = snapshot.problems if snapshot is not None else ()
+                name, subjects = "problem", snapshot.problems if snapshot is not None else ()
             case View.CURSORS:
-                subjects = self.cursors
+                name, subjects = "cursor", self.cursors
             case View.LOCKS:
-                subjects = self.locks
+                name, subjects = "lock", self.locks
             case View.CONSUMERS:
-                subjects = self.consumers
-        if self.root in SUBJECTS:
+                name, subjects = "consumer", self.consumers
+        if name:
             length = len(subjects)
-        subject = {SUBJECTS[self.root]: subjects[self.place(length)]} if subjects else {}
+        subject = {name: subjects[self.place(length)]} if subjects else {}
         unread = self.page is None or self.page.query != self.query or length > 0
         reading = self.consumer_list is None if self.root is View.CONSUMERS else self.root in LISTS and row is None and unread
         refined = bool(self.filter) or (chosen is not None and chosen.selection is not None)

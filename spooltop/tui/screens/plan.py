@@ -51,7 +51,7 @@ from ..messages import Found, MessagesTracked, SnapshotTaken
 from ..session import Session
 from ..terminal.lifecycle import PAST, printable
 from ..threads import deliver, now_and_then
-from .base import BACKSPACES, CONFIRMING, LEAVING, Facts, LineEdit, Panel, ScrollingScreen, T, early_words, footer_line
+from .base import BACKSPACES, CONFIRMING, LEAVING, Facts, LineEdit, Panel, ScrollingScreen, T, footer_line
 from .follow import FollowScreen
 
 _MOST_REFUSALS = 4
@@ -59,9 +59,8 @@ _COMMAND_LINES = 3
 _EFFECT = 22
 
 
-def _noun(box: Box | None, n: int) -> str:
-    word = {Box.CUR: "claim", Box.TMP: "file"}.get(box, "message") if box is not None else "message"
-    return word if n == 1 else f"{word}s"
+_NOUNS: Mapping[Box | None, str] = {Box.CUR: "claim", Box.TMP: "file"}
+"""Words for an item in one of these boxes; in others it is a message."""
 
 
 def plan_title(plan: Plan) -> str:
@@ -79,10 +78,11 @@ def plan_title(plan: Plan) -> str:
         return f"{plan.action.value.capitalize()} the spool"
     if plan.action is Action.UNLOCK:
         return f"Remove {plan.count:,}{of} stale {'lock' if asked == 1 else 'locks'}{by_force}"
-    verb = "Delete" if plan.deletes else plan.action.value.capitalize()
+    noun = f"{_NOUNS.get(box, 'message')}{'' if asked == 1 else 's'}{by_force}"
     if holds_poison(plan):
-        return f"{poison_words(plan).capitalize()} of {asked:,} {_noun(box, asked)}{by_force}"
-    return f"{verb} {plan.count:,}{of} {_noun(box, asked)}{by_force}"
+        return f"{poison_words(plan).capitalize()} of {asked:,} {noun}"
+    verb = "Delete" if plan.deletes else plan.action.value.capitalize()
+    return f"{verb} {plan.count:,}{of} {noun}"
 
 
 def _undo_title(plan: Plan, asked: int, rows: Sequence[Row]) -> str:
@@ -480,7 +480,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         """Says that a key came too early, once somebody sees the plan that it was meant for: not the one that was applied."""
         state = self.session.state
         if state.early and not self.began and self.plan is not None and self.panel.painted_at is not None:
-            self.show_notice(early_words(state.early))
+            self.show_notice(f"{state.early} came before the plan was painted; press it again")
             state.early = ""
 
     def _moves(self, event: Key) -> bool:

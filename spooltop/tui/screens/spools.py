@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import ASIDE, Box, escape
 from spooltop.monitor.glance import Glance, Level, natural, worst_first
 from spooltop.monitor.spools_watch import SpoolsWatch
 
-from ..commands import by_id, footer
+from ..commands import by_id
 from ..context import CommandContext, View
 from ..draw.boxes import spark
 from ..draw.header import ago, notice_lines, when
@@ -37,7 +37,7 @@ from ..draw.spans import (
 from ..draw.text import clip, clip_left, pad, pad_left, shown, text_width
 from ..session import AppSession
 from ..widgets import LinesView, VirtualList
-from .base import LineEdit, ListScreen, footer_line
+from .base import LineEdit, ListScreen
 
 _SIGNS = {
     Level.SILENT: Style.BAD("✗"), Level.CRITICAL: Style.BAD("✗"), Level.UNKNOWN: Style.WARN("?"),
@@ -189,20 +189,6 @@ def in_order(glances: Sequence[Glance], sort: Sort) -> list[Glance]:
     return known + [one for one in worst if figure(one) is None]
 
 
-def matching(
-    glances: Sequence[Glance], filter: str, names: Mapping[str, str], *, troubled: bool = False
-) -> list[Glance]:
-    """The glances whose name or worst problem contains all words of ``filter``, and no ``!word``. ``names``: the part of each
-    path that is not the same for all. ``troubled``: only those with a problem."""
-
-    def fits(one: Glance) -> bool:
-        text = f"{names.get(one.target, one.target)} {one.says} {one.worst.code if one.worst else ''}".lower()
-        return all((word[1:] not in text) if word[0] == "!" and len(word) > 1 else word in text for word in words)
-
-    words = filter.lower().split()
-    return [one for one in glances if fits(one) and (one.troubled or not troubled)]
-
-
 def title_line(layout: Frame, width: int, sort: Sort) -> Line:
     """The titles above their columns; that of the order has an arrow."""
     parts: list[str | Span] = [" " * _MARGIN]
@@ -317,8 +303,8 @@ class SpoolsScreen(ListScreen):
         if self.frozen_at is None:
             self.glances = self.spools.glances()
             self.now = self.spools.now()
-        found = matching(self.glances, self.filter, self._layout().distinct, troubled=self.troubled)
-        found = in_order(found, self.sort)
+        names = self._layout().distinct
+        found = in_order([one for one in self.glances if self._matches(one, names)], self.sort)
         key = self.rows.key
         self.moved = self.moved or key != self._placed  # the mouse moves it, too
         at = next((place for place, one in enumerate(found) if one.target == key), None)
@@ -329,6 +315,14 @@ class SpoolsScreen(ListScreen):
             self.rows.go_to(0)
         self._placed = self.rows.key
         self.paint()
+
+    def _matches(self, one: Glance, names: Mapping[str, str]) -> bool:
+        """True where its name or worst problem contains all words of the filter, and no ``!word``. ``names``: the part of each
+        path that is not the same for all."""
+        text = f"{names.get(one.target, one.target)} {one.says} {one.worst.code if one.worst else ''}".lower()
+        words = self.filter.lower().split()
+        fits = all((word[1:] not in text) if word[0] == "!" and len(word) > 1 else word in text for word in words)
+        return fits and (one.troubled or not self.troubled)
 
     def _why_empty(self) -> str:
         if self.filter:
@@ -380,13 +374,13 @@ class SpoolsScreen(ListScreen):
 
     def _bottom(self, width: int) -> Lines:
         if self.typing is not None:
-            words = join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"))
-            keys = fitted(width, words, f"  {self.rows.length:,} match · Enter keeps · Esc clears")
+            hint = f"  {self.rows.length:,} match · Enter keeps · Esc clears"
+            keys = fitted(width, Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), hint)
         elif self.message:
             lines = notice_lines(self.message, width)
             return [*([BLANK] * (2 - len(lines))), *lines]
         else:
-            keys = footer_line(footer(self.context()), width)
+            keys = self.keys_line(width)
         return [chosen_line(self.chosen, width), keys]
 
     def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
