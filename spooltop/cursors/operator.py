@@ -8,29 +8,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
-
-from msgspec.structs import replace
+from typing import Any, NamedTuple
 
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.item_operator import (
     UNFILLED,
     PinnedChange,
-    SingleOperator,
     Skipped,
-    changed,
+    Standing,
+    ValueOperator,
     check_folder,
     folder_id,
-    one_step_record,
     ref_of,
 )
 from spooltop.backends.journal.log_store import LogFiles, LogStore, with_above
-from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
+from spooltop.backends.journal.record_log import Intent, ItemOutcome, RecordType, Told
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
+from spooltop.model.plan import Candidates, Item, Progress, Refusal, Selection
 from spooltop.model.redact import unredact
 from spooltop.model.vocabulary import Action, Box, Json, Row, escape, same_json
 
@@ -127,11 +124,24 @@ PATIENCE = 10.0
 _TICK = 0.05
 
 
-class CursorOperator(SingleOperator[CursorSetIntent]):
+class CursorState(NamedTuple):
+    """The cursor files of a target, in the order of the view, and their open ``folders`` as (path, descriptor)."""
+
+    sources: tuple[CursorSource, ...]
+    folders: list[tuple[str, int]]
+
+    def file(self, path: str) -> CursorSource | None:
+        """The file with this real path, as the journal names it."""
+        return next((one for one in self.sources if _real_path(one.path) == path), None)
+
+
+class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
     """Implements ``model.backend.Operator`` for the cursor files in ``path``, or if it has none (``above``), in its
     parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
     seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
     and the journal that an undo needs, have them in full."""
+
+    cut_short = "the new value is in the file", "the new value is not in the file"
 
     def __init__(
         self,
@@ -155,9 +165,8 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         self._redactor = options.redactor
 
     def capabilities(self) -> Capabilities:
-        with self._translate_errors(), self._folders() as folders:
-            sources = self._look(folders)
-            why = cursor_rights(sources, folders)
+        with self._states() as state:
+            why = cursor_rights(*state)
         nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
         return nothing.replaced(Action.SET_CURSOR, why).replaced(Action.UNDO, why)
 
@@ -167,16 +176,15 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``type`` (if it is named, the value may have another one
         than now), ``file`` (None: the only one that fits), ``highest`` (the highest value seen). Raises ``UsageError`` where no
         source is named, or several files have it."""
-        with self._translate_errors(), self._folders() as folders:
-            sources = self._look(folders)
+        with self._states() as state:
             if action is Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), sources, folders)
+                return self._undo(str(options.get("undoes", "")), partial(self._backwards, state))
             source = options.get("source")
             if not isinstance(source, str) or "value" not in options:
                 raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
-            one = chosen_file(source, options.get("file"), sources, self._path)
+            one = chosen_file(source, options.get("file"), state.sources, self._path)
             typed, highest = bool(options.get("type")), options.get("highest")
-            return self._pin(one, source, options["value"], folders, force=force, typed=typed, highest=highest)
+            return self._pin(one, source, options["value"], state.folders, force=force, typed=typed, highest=highest)
 
     def _pin(
         self,
@@ -195,7 +203,7 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         file = escape(one.path)
 
         def refused(why: str, *, forceable: bool = False) -> Candidates:
-            return Candidates((), [Refusal(row, why, forceable)])
+            return Candidates(refused=[Refusal(row, why, forceable)])
 
         if one.sections is None:
             return refused(f"{file} does not read: {escape(one.error)}; mend it by hand first")
@@ -247,27 +255,8 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         before = self._words(one.source, one.before) if one.had else "nothing"
         return f"{escape(one.source)}: {before} → {self._words(one.source, one.after)} in {escape(file)}"
 
-    def _records(
-        self,
-        operations: Mapping[str, LoggedOperation[CursorSetIntent, ItemOutcome]],
-        undone_by: Mapping[str, str],
-        progress: Progress,
-    ) -> list[OperationRecord]:
-        files: dict[str, CursorSource] = {}
-        if operations:
-            with self._translate_errors(), self._folders() as folders:
-                sources = self._look(folders)
-            files = {_real_path(one.path): one for one in sources}
-        records = []
-        for logged in operations.values():
-            one, outcome = logged.steps[0]
-            file = files.get(one.file)
-            found = outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.after)
-            words = self._change_words(one, one.file)
-            cut_short = f"the new value {'is' if found else 'is not'} in the file"
-            undone, too_late = undone_by.get(logged.operation), self._too_late(one, file)
-            records.append(one_step_record(logged, words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
-        return records
+    def _words_of(self, intent: CursorSetIntent) -> str:
+        return self._change_words(intent, intent.file)
 
     def _change(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> None:
         ref = ref_of(item, CursorRef)
@@ -283,24 +272,19 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
             except CursorUnreadable as error:
                 raise Skipped(escape(error.what)) from None
 
-    def _undo(self, undoes: str, sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> Candidates:
-        logged, undos, problems = self._logged(undoes)
-        if logged is None:
-            return Candidates((), (), problems)
-        if any(changed(undo) for undo in undos):
-            return Candidates((), (), ("1 of 1 undone already.", *problems))
-        one, outcome = logged.steps[0]
-        file = next((source for source in sources if _real_path(source.path) == one.file), None)
-        row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
-        if outcome is not None and outcome.outcome is not Outcome.DONE:
-            return Candidates((), (), ("it changed nothing", *problems))
-        why = self._too_late(one, file)
-        if file is None or why is not None:
-            if outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.before):
-                return Candidates((), (), ("it was cut short and changed nothing", *problems))
-            return Candidates((), [Refusal(row, why or "")], problems)
-        found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
-        return replace(found, notes=(*found.notes, *problems))
+    def _row(self, intent: CursorSetIntent) -> Row:
+        return Row(key=intent.file, box=Box.CUR, id=intent.source, name=intent.file, source=intent.source)
+
+    def _set_back(self, intent: CursorSetIntent, state: CursorState) -> Candidates:
+        file = state.file(intent.file)
+        assert file is not None  # else it is too late
+        return self._pin(file, intent.source, intent.before, state.folders, force=True, highest=None)
+
+    def _standing(self, intent: CursorSetIntent, state: CursorState) -> Standing:
+        file = state.file(intent.file)
+        value = None if file is None else (file.sections or {}).get(intent.source)
+        is_after, is_before = (file is not None and same_json(value, one) for one in (intent.after, intent.before))
+        return Standing(is_after, is_before, self._too_late(intent, file))
 
     def _too_late(self, one: CursorSetIntent, file: CursorSource | None) -> str | None:
         """Returns the reason why ``one`` cannot be undone now, None if it can. ``file`` is its cursor file, just read."""
@@ -314,8 +298,10 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
             return f"too late: {self._moved_on(one.source, file.sections[one.source], one.after)}"
         return None if one.had else "it had no section before, and no key here removes one"
 
-    def _look(self, folders: list[tuple[str, int]]) -> tuple[CursorSource, ...]:
-        return CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
+    @contextmanager
+    def _states(self) -> Iterator[CursorState]:
+        with self._translate_errors(), self._folders() as folders:
+            yield CursorState(CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ()), folders)
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:

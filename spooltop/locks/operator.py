@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -296,7 +297,7 @@ class LockOperator(SingleOperator[LockRecord]):
         ``everything`` means all stale ones. Raises ``UsageError`` where none is named."""
         with self._translate_errors(), self._folders() as folders:
             if action is Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), folders)
+                return self._undo(str(options.get("undoes", "")), partial(self._backwards, folders), untrusted="restored from it")
             wanted, missing = chosen_locks(selection, self._look(folders))
             found = [self._pin(lock, folders, force=force, now=now) for lock in wanted]
         items = [item for one in found if isinstance(one, list) for item in one]
@@ -416,14 +417,11 @@ class LockOperator(SingleOperator[LockRecord]):
                 who = f"{os.getpid()}\n{self._processes.host()}\n".encode()
                 take_away(one, own, ref.pin, who, self._files)
 
-    def _undo(self, undoes: str, folders: list[tuple[str, int]]) -> Candidates:
-        """The locks that ``undoes`` removed, according to the user's own log, in the open ``folders`` (path, descriptor)."""
-        logged, undos, problems = self._logged(undoes)
-        if logged is None:
-            return Candidates((), (), problems)
-        if not logged.trusted:
-            why = "its journal may have been written by another user, so nothing is restored from it"
-            return Candidates((), (), (why, *problems))
+    def _backwards(
+        self, folders: list[tuple[str, int]], logged: LoggedOperation[LockRecord, ItemOutcome],
+        undos: Sequence[LoggedOperation[LockRecord, ItemOutcome]],
+    ) -> Candidates:  # fmt: skip
+        """The locks that an operation removed, in the open ``folders`` (path, descriptor)."""
         again = [
             record
             for undo in undos
@@ -443,7 +441,7 @@ class LockOperator(SingleOperator[LockRecord]):
                 except Skipped as error:
                     refused.append(Refusal(row, str(error)))
         taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()
-        return Candidates(found, refused, (*taken_back, *problems))
+        return Candidates(found, refused, taken_back)
 
     def _restored(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item:
         """The item that puts a lock back. Raises ``Skipped`` where that cannot be."""

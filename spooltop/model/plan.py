@@ -239,7 +239,7 @@ class Candidates(Struct, frozen=True):
     says what happens to the messages, in a sentence, where that differs from what ``operate.operations`` says of a directory.
     ``has_no_undo``: nothing of it can be reversed."""
 
-    items: Sequence[Item]
+    items: Sequence[Item] = ()
     refused: Sequence[Refusal] = ()
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

@@ -44,18 +44,20 @@ class MemoryOperator(SingleOperator[Moved]):
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         if action is Action.UNDO:
-            logged, undos, notes = self._logged(str(options["undoes"]))
-            back = {one.id for undo in undos for one, outcome in undo.steps.values() if outcome is not None and outcome.changed}
-            steps = sorted(logged.steps.items()) if logged is not None else []
-            return self._pinned([(one.id, one.target, one.source) for _, (one, _) in steps if one.id not in back], notes)
+            return self._undo(str(options["undoes"]), self._backwards)
         sources = SOURCES[action] if selection.box is None else {selection.box}.intersection(SOURCES[action])
         found = ((id, box) for box in sources for id in sorted(self.boxes[box]))
         return self._pinned([(id, box, TARGETS[action]) for id, box in found if selection.matches(row_of(id, box), now)])
 
-    def _pinned(self, moves: Sequence[tuple[str, Box, Box]], notes: tuple[str, ...] = ()) -> Candidates:
+    def _backwards(self, logged: Logged, undos: Sequence[Logged]) -> Candidates:
+        back = {one.id for undo in undos for one, outcome in undo.steps.values() if outcome is not None and outcome.changed}
+        steps = sorted(logged.steps.items())
+        return self._pinned([(one.id, one.target, one.source) for _, (one, _) in steps if one.id not in back])
+
+    def _pinned(self, moves: Sequence[tuple[str, Box, Box]]) -> Candidates:
         gone = [Refusal(row_of(id, source), "gone") for id, source, _ in moves if id not in self.boxes[source]]
         there = [Item(row_of(id, source), (source, target)) for id, source, target in moves if id in self.boxes[source]]
-        return Candidates(there, gone, notes)
+        return Candidates(there, gone)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> Moved:
         [item] = items

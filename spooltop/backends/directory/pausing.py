@@ -7,6 +7,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -16,14 +17,14 @@ from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
+from spooltop.model.plan import Candidates, Item, Plan, Progress, Refusal, Selection
 from spooltop.model.snapshot import Observation, Pause, pause_words
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
 
-from ..journal.item_operator import UNFILLED, PinnedChange, SingleOperator, Skipped, changed, one_step_record, ref_of
+from ..journal.item_operator import UNFILLED, PinnedChange, Skipped, Standing, ValueOperator, ref_of
 from ..journal.log_store import LogStore
-from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
+from ..journal.record_log import Intent, ItemOutcome, RecordType, Told
 from ..plan_options import pause_reason
 from .operator.rules import can_change
 from .storage.location import Pin, pinned
@@ -123,9 +124,15 @@ class PauseRef(PinnedChange[PauseIntent], frozen=True):
     pin: Pin | None
 
 
-class PauseOperator(SingleOperator[PauseIntent]):
+PauseState = tuple[Pause | None, Pin | None]
+"""The pause of a spool, and what identifies its file."""
+
+
+class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     """Implements ``model.backend.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
     of a plan; ``given`` is the path as it was given."""
+
+    cut_short = "it was done", "it was not done"
 
     def __init__(
         self, path: str, store: LogStore, look: Callable[[], Observation], options: OpenOptions, world: System, *, given: str
@@ -148,16 +155,16 @@ class PauseOperator(SingleOperator[PauseIntent]):
         with self._opened() as dirs:
             pause, pin = self._found(dirs)
         if action is Action.UNDO:
-            return self._undo(str(options.get("undoes", "")), pause, pin, now)
+            return self._undo(str(options.get("undoes", "")), partial(self._backwards, (pause, pin)))
         row = self._row()
         if action is Action.PAUSE:
             if pause is not None:
-                return Candidates((), [Refusal(row, f"it is paused already, {pause_words(pause, now)}")])
+                return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(pause, now)}")])
             words = "Consumers of spooltop claim no message until it is resumed"
             item = Item(row, PauseRef(PauseIntent(*UNFILLED, None, Pause(self._user, now, reason)), None), words=words)
             return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
         if pause is None:
-            return Candidates((), [Refusal(row, "it is not paused")])
+            return Candidates(refused=[Refusal(row, "it is not paused")])
         words = f"Consumers claim messages again. Paused {pause_words(pause, now)}"
         item = Item(row, PauseRef(PauseIntent(*UNFILLED, pause, None), pin), words=words)
         return Candidates([item], notes=self._notes(resume_notes))
@@ -174,25 +181,18 @@ class PauseOperator(SingleOperator[PauseIntent]):
             return replace(intent, after=replace(intent.after, at=intent.at))  # it may have been planned long ago
         return intent
 
-    def _records(
-        self,
-        operations: Mapping[str, LoggedOperation[PauseIntent, ItemOutcome]],
-        undone_by: Mapping[str, str],
-        progress: Progress,
-    ) -> list[OperationRecord]:
-        now: Pause | None = None
-        if operations:
-            with self._opened() as dirs:
-                now = read_pause(dirs)
-        records = []
-        for logged in operations.values():
-            one, outcome = logged.steps[0]
-            found = outcome is None and now == one.after
-            cut_short = "it was done" if found else "it was not done"
-            too_late = None if now == one.after else self._too_late(now)
-            undone = undone_by.get(logged.operation)
-            records.append(one_step_record(logged, one.words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
-        return records
+    @contextmanager
+    def _states(self) -> Iterator[PauseState]:
+        with self._opened() as dirs:
+            yield read_pause(dirs), None
+
+    def _standing(self, intent: PauseIntent, state: PauseState) -> Standing:
+        now, _ = state
+        too_late = f"too late: it was {'resumed' if now is None else 'paused again'} since"
+        return Standing(now == intent.after, now == intent.before, None if now == intent.after else too_late)
+
+    def _words_of(self, intent: PauseIntent) -> str:
+        return intent.words
 
     def _change(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> None:
         after, pin = intent.after, ref_of(item, PauseRef).pin
@@ -213,30 +213,15 @@ class PauseOperator(SingleOperator[PauseIntent]):
                 raise Skipped("it was resumed meanwhile") from None
             self._files.sync_dir(own)
 
-    def _undo(self, undoes: str, now: Pause | None, pin: Pin | None, at: float) -> Candidates:
-        logged, undos, problems = self._logged(undoes)
-        if logged is None:
-            return Candidates((), (), problems)
-        if any(changed(undo) for undo in undos):
-            return Candidates((), (), ("1 of 1 undone already.", *problems))
-        one, outcome = logged.steps[0]
-        if outcome is not None and outcome.outcome is not Outcome.DONE:
-            return Candidates((), (), ("it changed nothing", *problems))
-        row = self._row()
-        if now != one.after:
-            if outcome is None and now == one.before:
-                return Candidates((), (), ("it was cut short and changed nothing", *problems))
-            return Candidates((), [Refusal(row, self._too_late(now))], problems)
-        words = "Consumers claim messages again" if one.before is None else f"Paused {pause_words(one.before, at)} again"
-        return Candidates([Item(row, PauseRef(PauseIntent(*UNFILLED, now, one.before), pin), words=words)], notes=problems)
+    def _set_back(self, intent: PauseIntent, state: PauseState) -> Candidates:
+        (now, pin), before = state, intent.before
+        words = "Consumers claim messages again" if before is None else f"Paused {pause_words(before, self._clock())} again"
+        return Candidates([Item(self._row(), PauseRef(PauseIntent(*UNFILLED, now, before), pin), words=words)])
 
-    def _too_late(self, now: Pause | None) -> str:
-        return "too late: it was resumed since" if now is None else "too late: it was paused again since"
-
-    def _row(self) -> Row:
+    def _row(self, intent: PauseIntent | None = None) -> Row:
         return Row(key=self._path, box=Box.CUR, id=self._path, name=os.path.join(self._path, OWN, PAUSED))
 
-    def _found(self, dirs: SpoolDirs) -> tuple[Pause | None, Pin | None]:
+    def _found(self, dirs: SpoolDirs) -> PauseState:
         """The pause, and what identifies its file. Raises ``OSError``, ``Unreadable`` for what no resume removes."""
         own = dirs.private_dir()
         try:

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
@@ -27,9 +27,10 @@ from spooltop.model.plan import (
     Outcome,
     Plan,
     Progress,
+    Refusal,
     Selection,
 )
-from spooltop.model.vocabulary import Action, Json, escape
+from spooltop.model.vocabulary import Action, Json, Row, escape
 
 from ..access import user_name
 from .log_store import LogStore
@@ -153,17 +154,6 @@ def changed(logged: LoggedOperation[Any, ResultT]) -> bool:
 def may_have_changed(logged: LoggedOperation[Any, ResultT]) -> bool:
     """True if something was done, or a step was cut off."""
     return logged.open or changed(logged)
-
-
-def one_step_record(
-    logged: LoggedOperation[Any, ItemOutcome], words: str, *, found: bool, cut_short: str, undone: str | None,
-    too_late: str | None,
-) -> OperationRecord:  # fmt: skip
-    """The entry of an operation with a single step. A step without a result line was cut short: ``found`` is True if a look
-    showed that it was done all the same, and ``cut_short`` says that in words. ``too_late``: why it cannot be undone any more."""
-    if logged.open:
-        words += f"; cut short: {cut_short}"
-    return operation_record(logged, undone, words, found=found, changed=found or changed(logged), other=too_late)
 
 
 class EndedStep(NamedTuple, Generic[ResultT]):
@@ -323,14 +313,22 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         in_order = sorted((record for record in records if record.operation.startswith(begins)), key=lambda record: record.at)
         return in_order[::-1][:most]
 
-    def _logged(
-        self, operation: str
-    ) -> tuple[LoggedOperation[IntentT, ResultT] | None, list[LoggedOperation[IntentT, ResultT]], tuple[str, ...]]:
-        """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
-        operations, problems = self._log.read(required=True, begins=operation)
+    def _undo(
+        self, operation: str,
+        backwards: Callable[[LoggedOperation[IntentT, ResultT], Sequence[LoggedOperation[IntentT, ResultT]]], Candidates], *,
+        untrusted: str = "", progress: Progress | None = None,
+    ) -> Candidates:  # fmt: skip
+        """Pins an operation ``backwards``, which is given what the log holds of it and of those that undo it. ``untrusted``: what
+        is not done by a journal that somebody else may have written, "" where it counts too."""
+        operations, problems = self._log.read(progress, required=True, begins=operation)
         logged = operations.get(operation)
-        missing = (f"no operation {operation} in {self._kind.what}",) if logged is None else ()
-        return logged, undos_of(operations).get(operation, []), (*missing, *problems)
+        if logged is None:
+            return Candidates(notes=(f"no operation {operation} in {self._kind.what}", *problems))
+        if untrusted and not logged.trusted:
+            why = f"its journal may have been written by another user, so nothing is {untrusted}"
+            return Candidates(notes=(why, *problems))
+        found = backwards(logged, undos_of(operations).get(operation, []))
+        return replace(found, notes=(*found.notes, *problems))
 
     def knows(self, operation: str) -> bool:
         """True if this operation was this operator's."""
@@ -403,3 +401,79 @@ class SingleOperator(ItemOperator[IntentT, ItemOutcome]):
         outcome, reason = outcome_of(lambda: self._change(item, intent, stop))
         became = self._became(item, intent) if outcome is Outcome.DONE else ""
         return EndedStep([ItemResult(item.id, item.name, outcome, reason, became)], ItemOutcome(outcome, reason))
+
+
+class Standing(NamedTuple):
+    """Compares a value as it is now with the one that an operation set (``after``) and the one that it found (``before``).
+    ``too_late``: why the operation cannot be undone any more, None where it can."""
+
+    is_after: bool
+    is_before: bool
+    too_late: str | None
+
+
+StateT = TypeVar("StateT")
+
+
+class ValueOperator(SingleOperator[IntentT], Generic[IntentT, StateT]):
+    """An operator whose operations set one value each. Undo sets back the one before, as long as it is the one that was set. A
+    ``StateT`` holds what the values are now, looked up once for a plan or a list."""
+
+    cut_short: tuple[str, str]
+    """Words for an operation without a result that was done after all, and for one that was not."""
+
+    @abstractmethod
+    def _states(self) -> AbstractContextManager[StateT]:
+        """Looks up the values."""
+        ...
+
+    @abstractmethod
+    def _standing(self, intent: IntentT, state: StateT) -> Standing: ...
+
+    @abstractmethod
+    def _words_of(self, intent: IntentT) -> str:
+        """Describes the change."""
+        ...
+
+    @abstractmethod
+    def _row(self, intent: IntentT) -> Row: ...
+
+    @abstractmethod
+    def _set_back(self, intent: IntentT, state: StateT) -> Candidates:
+        """Pins that the value before is set again."""
+        ...
+
+    def _records(
+        self, operations: Mapping[str, LoggedOperation[IntentT, ItemOutcome]], undone_by: Mapping[str, str], progress: Progress
+    ) -> list[OperationRecord]:
+        if not operations:
+            return []
+        records = []
+        with self._states() as state:
+            for logged in operations.values():
+                intent, outcome = logged.steps[0]
+                standing, words = self._standing(intent, state), self._words_of(intent)
+                found = outcome is None and standing.is_after
+                if outcome is None:
+                    words += f"; cut short: {self.cut_short[not found]}"
+                records.append(operation_record(
+                    logged, undone_by.get(logged.operation), words, found=found, changed=found or changed(logged),
+                    other=standing.too_late,
+                ))  # fmt: skip
+        return records
+
+    def _backwards(
+        self, state: StateT, logged: LoggedOperation[IntentT, ItemOutcome], undos: Sequence[LoggedOperation[IntentT, ItemOutcome]]
+    ) -> Candidates:
+        """Pins that the value before ``logged`` is set again."""
+        if any(map(changed, undos)):
+            return Candidates(notes=("1 of 1 undone already.",))
+        intent, outcome = logged.steps[0]
+        if outcome is not None and not outcome.changed:
+            return Candidates(notes=("it changed nothing",))
+        standing = self._standing(intent, state)
+        if standing.too_late is None:
+            return self._set_back(intent, state)
+        if outcome is None and standing.is_before:
+            return Candidates(notes=("it was cut short and changed nothing",))
+        return Candidates(refused=[Refusal(self._row(intent), standing.too_late)])

@@ -195,12 +195,10 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
     ) -> Candidates:
         dirs, of = self._dirs, self._of
         if action is Action.INJECT:
-            return Candidates((), notes=NamedContent(options).notes(int(now * 1e6), of.options.redactor))
+            return Candidates(notes=NamedContent(options).notes(int(now * 1e6), of.options.redactor))
         if action is Action.UNDO:
-            undoes = str(options.get("undoes", ""))
-            operations, problems = self._log.read(progress, required=True, begins=undoes)
-            found = undo_candidates(dirs, operations, undoes, progress, hosts=of.options.hosts)
-            return replace(found, notes=(*found.notes, *problems))
+            backwards = partial(undo_candidates, dirs, progress=progress, hosts=of.options.hosts)
+            return self._undo(str(options.get("undoes", "")), backwards, progress=progress)
         return find_candidates(
             dirs, self._settled, action, selection, force=force, now=now, options=options,
             half_moved=half_moved(self._log.unfinished()), process_here=partial(self._process_here, cache(self._holder)),

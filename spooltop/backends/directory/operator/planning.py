@@ -585,7 +585,7 @@ def find_candidates(
         advice = f"choose {', '.join(sorted(rule.sources))}"
         raise Refused(f"{action} is not possible for messages in {selection.box}", path=dirs.path, advice=advice)
     if selection.empty:
-        return Candidates(())
+        return Candidates()
     selected = SelectedMessages(dirs, look, selection, rule.sources, now=now, progress=progress)
     to_new = action is Action.RESTORE or rule.target is Box.NEW
     same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)

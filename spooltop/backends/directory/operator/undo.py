@@ -108,16 +108,13 @@ def _account(folders: Folders, logged: MoveOperation, taken_back: Container[Plac
 
 
 def undo_candidates(
-    dirs: SpoolDirs, operations: Mapping[str, MoveOperation], undoes: str, progress: Progress,
+    dirs: SpoolDirs, logged: MoveOperation, undos: Sequence[MoveOperation], progress: Progress,
     *, hosts: str = presence.ANY_MACHINE,
 ) -> Candidates:  # fmt: skip
-    """The moves of ``undoes`` backwards, each pinned as it is now, or why it cannot be undone; nothing for an unknown
-    operation. ``hosts`` as for ``HostView``. Raises ``Stopped``."""
-    logged = operations.get(undoes)
-    if logged is None:
-        return Candidates((), (), (f"no operation {undoes} in the journal",))
+    """The moves of an operation backwards, each pinned as it is now, or why it cannot be undone. ``undos`` are the operations
+    that undo it; ``hosts`` as for ``HostView``. Raises ``Stopped``."""
     folders = Folders(dirs)
-    returned = _taken_back(folders, undos_of(operations).get(undoes, ()))
+    returned = _taken_back(folders, undos)
     progress.begin("looked at", logged.first.count)
     back = _Backwards(dirs, folders, hosts)
     count = Counter[str]()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -220,7 +221,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             try:
                 reader.see()
                 if action is Action.UNDO:
-                    return self._undo(dirs, str(options.get("undoes", "")), reader)
+                    backwards = partial(self._backwards, dirs, reader)
+                    return self._undo(str(options.get("undoes", "")), backwards, untrusted="reversed by it")
                 chooser = Chooser(self._layout, dirs, reader, at=now)
                 found = chooser.choose(action, selection, force=force, now=bool(options.get("now")), progress=progress)
                 return replace(found, notes=(*found.notes, *self._cut_off())) if found.items else found
@@ -396,14 +398,10 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             words = f"cut short {where}: undo reverses it, the next operation finishes it"
         return operation_record(logged, undone, words, other="deleted permanently" if deletes else None)
 
-    def _undo(self, dirs: QueueDirs, undoes: str, reader: LayoutReader) -> Candidates:
+    def _backwards(
+        self, dirs: QueueDirs, reader: LayoutReader, logged: LoggedMessages, undos: Sequence[LoggedMessages]
+    ) -> Candidates:
         """Pins the messages of an operation that can go back to where they were, as far as no other has reversed them."""
-        logged, undos, problems = self._logged(undoes)
-        if logged is None:
-            return Candidates((), (), problems)
-        if not logged.trusted:
-            why = "its journal may have been written by another user, so nothing is reversed by it"
-            return Candidates((), (), (why, *problems))
         seen = {location_of(row): row for box in Box for row in reader.rows(box)}
         reversing = [one for undo in undos if changed(undo) for one in messages_of(undo)]
         reversed_by = {one.changes.reverses for one in reversing if one.outcome is not None and one.outcome.changed}
@@ -426,8 +424,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                 items.append(Item(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
             else:
                 refused.append(Refusal(row, "too late: its program, or somebody else, has changed it since"))
-        notes = [f"{len(reversed_by)} of {logged.first.count} undone already."] if reversed_by else []
-        return Candidates(items, refused, (*notes, *problems))
+        notes = (f"{len(reversed_by)} of {logged.first.count} undone already.",) if reversed_by else ()
+        return Candidates(items, refused, notes)
 
     def _opened(self) -> QueueDirs:
         return QueueDirs(self._path, self._layout.side_dir, self._files)

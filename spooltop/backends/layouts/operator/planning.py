@@ -247,7 +247,7 @@ class Chooser:
             advice = f"choose {', '.join(sorted(sources))}"
             raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._dirs.path, advice=advice)
         if selection.empty:
-            return Candidates(())
+            return Candidates()
         items: list[Item] = []
         refused: list[Refusal] = []
         named: set[str] = set()

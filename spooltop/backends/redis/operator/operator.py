@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -162,7 +163,7 @@ def pause_plan(server: OperatorConnection, options: Mapping[str, Json], user: st
     found = _pause_record(server)
     row = _row(server)
     if found is not None:
-        return Candidates((), [Refusal(row, f"it is paused already, {pause_words(_pause(found, now), now)}")])
+        return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(_pause(found, now), now)}")])
     record = encode_pause(Pause(user, now, reason)).decode()
     note = "Only workers of spooltop read this record: other consumers of the group go on."
     return Candidates([pause_item(server, StreamChange(StreamVerb.PAUSE, "", to=record), now)], notes=(note,))
@@ -172,7 +173,7 @@ def resume_plan(server: OperatorConnection, now: float) -> Candidates:
     """Pins the record of the pause that was found."""
     found = _pause_record(server)
     if found is None:
-        return Candidates((), [Refusal(_row(server), "it is not paused")])
+        return Candidates(refused=[Refusal(_row(server), "it is not paused")])
     return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
 
 
@@ -206,7 +207,7 @@ def inject_plan(options: Mapping[str, Json], groups: int, now: float) -> Candida
     if groups > 1:
         notes += (f"All {groups:,} groups of this stream get it.",)
     effect = "Test messages are put at the end of the stream; running consumers claim them."
-    return Candidates((), notes=notes, effect=effect)
+    return Candidates(notes=notes, effect=effect)
 
 
 def set_plan(server: OperatorConnection, options: Mapping[str, Json]) -> Candidates:
@@ -219,7 +220,7 @@ def set_plan(server: OperatorConnection, options: Mapping[str, Json]) -> Candida
     row = Row(source, Box.CUR, source, server.address, source=source)
     if source not in groups:
         there = ", ".join(sorted(map(escape, groups)))
-        return Candidates((), [Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
+        return Candidates(refused=[Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
     before, after = groups[source], _id(server, value)
     return set_item(server, source, before, after)
 
@@ -228,7 +229,7 @@ def set_item(server: OperatorConnection, group: str, before: str, after: str) ->
     """Pins a group's last delivered id ``before``, to be set to ``after``; says what would be delivered again or skipped."""
     row = Row(group, Box.CUR, group, server.address, source=group)
     if before == after:
-        return Candidates((), [Refusal(row, f"it is {after} already")])
+        return Candidates(refused=[Refusal(row, f"it is {after} already")])
     back = id_order(after) < id_order(before)
     count, all_of_them = _counted(server, *((after, before) if back else (before, after)))
     many = f"{'' if all_of_them else '≥ '}{count:,} message{'' if count == 1 else 's'}"
@@ -338,7 +339,7 @@ class GroupChooser:
             raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
         again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
         if selection.empty:
-            return Candidates(())
+            return Candidates()
         groups = len(groups_of(self._server))
         way = chosen_way(self._server, asked=again or copies, groups=groups)
         self._copy, self._others = way.copies, groups - 1
@@ -626,7 +627,8 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
     ) -> Candidates:
         match action:
             case Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), force=force, now=now, progress=progress)
+                backwards = partial(self._backwards, force=force, now=now, progress=progress)
+                return self._undo(str(options.get("undoes", "")), backwards)
             case Action.INJECT:
                 return inject_plan(options, len(groups_of(self._server)), self._clock())
             case Action.SET_CURSOR:
@@ -684,7 +686,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
 
     def _settle(self, operation: str) -> None:
         """Ends the batches of an operation that were cut off: what was not done by now will not be done any more."""
-        logged, _, _ = self._logged(operation)
+        logged = self._log.read(required=True, begins=operation)[0].get(operation)
         for intent, outcome in () if logged is None else logged.steps.values():
             if outcome is None:
                 self._log_result(intent, BatchChanged(self._server.settled(intent, look=False)))
@@ -694,10 +696,9 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         for _, (intent, outcome) in sorted(logged.steps.items()):
             yield intent, self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
 
-    def _undo(self, undoes: str, *, force: bool, now: float, progress: Progress) -> Candidates:
-        logged, undos, problems = self._logged(undoes)
-        if logged is None:
-            return Candidates((), (), problems)
+    def _backwards(
+        self, logged: LoggedChanges, undos: Sequence[LoggedChanges], *, force: bool, now: float, progress: Progress
+    ) -> Candidates:
         over = {
             place
             for undo in undos
@@ -711,7 +712,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False))
             if one.outcome is Outcome.DONE and (intent.step, place) not in over
         ]
-        notes = ((f"{len(over):,} of {logged.first.count:,} undone already.",) if over else ()) + problems
+        notes = (f"{len(over):,} of {logged.first.count:,} undone already.",) if over else ()
         single = found[0][1] if len(found) == 1 else None
         if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
             made = self._undo_of_one(single, now)
@@ -750,9 +751,9 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
         if change.verb is not StreamVerb.SET:
             item = pause_item(self._server, change, now)
-            return Candidates((), [Refusal(item.row, late)]) if late else Candidates([item])
+            return Candidates(refused=[Refusal(item.row, late)]) if late else Candidates([item])
         if late:
-            return Candidates((), [Refusal(row_of(change), late)])
+            return Candidates(refused=[Refusal(row_of(change), late)])
         made = set_item(self._server, change.consumer, change.id, change.to)
         return replace(made, items=[replace(item, ref=change) for item in made.items])
 
