@@ -474,7 +474,7 @@ _TABLE = (
     Command(
         "consumers", "[PATH]", "list who holds claims or waits for messages, the dead first",
         "  spooltop consumers /var/spool/memex --watch 30s\n"
-        "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.consumers:consumers", (
+        "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.show:consumers", (
             PATH_OR_HERE, WATCH,
             option("--verdict", "VERDICT", "only dead, alive or unknown", choices=VERDICTS[:3]), LINES,
         ),

@@ -94,12 +94,9 @@ class Conditions:
 
     def hold(self, when: FileCondition, path: str, fields: Mapping[str, str]) -> bool:
         """True where ``when`` holds for the file; False also where the file is gone."""
-        other = path
-        if when.path is not None:
-            filled = when.path.path_of(pieces_of(path, fields))
-            if filled is None:
-                return False
-            other = filled
+        other = path if when.path is None else when.path.path_of(pieces_of(path, fields))
+        if other is None:
+            return False
         try:
             if when.kind == "exists":
                 return exists(self._root, other)

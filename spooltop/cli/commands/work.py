@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -292,7 +292,12 @@ class CommandWorker(Struct):
                 process = subprocess.Popen(
                     self.command,
                     stdin=message,
-                    env=self._environment(claim),
+                    env={
+                        **self.terminal.environ,
+                        "SPOOLTOP_ID": escape(claim.id),
+                        "SPOOLTOP_ATTEMPT": str(claim.attempt),
+                        "SPOOLTOP_SOURCE": escape(claim.source or ""),
+                    },
                     pass_fds=inherited,
                     process_group=0,
                 )
@@ -312,14 +317,6 @@ class CommandWorker(Struct):
         if str(error) not in self._waits:
             self.terminal.error(f"{error}; waiting for {what}")
         self._waits.add(str(error))
-
-    def _environment(self, claim: QueueClaim) -> Mapping[str, str]:
-        return {
-            **self.terminal.environ,
-            "SPOOLTOP_ID": escape(claim.id),
-            "SPOOLTOP_ATTEMPT": str(claim.attempt),
-            "SPOOLTOP_SOURCE": escape(claim.source or ""),
-        }
 
     def _reap(self) -> None:
         for job in list(self._running):
