@@ -656,7 +656,9 @@ class Consumer:
         until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
         name = requeued_name(parsed, not_before=until, ended=ended)
         if not parsed.own:  # its name can carry neither
-            self._count_failure(parsed.base)
+            if len(self._failures) >= 4096:
+                self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
+            self._failures[parsed.base] = self._failures.get(parsed.base, 0) + 1
             if until is not None:
                 self.backlog.delay(name, until)
         boxes = self.step(claim, "release", lambda boxes, held_as: _move_back(boxes, held_as, name))
@@ -705,11 +707,6 @@ class Consumer:
     def _forget(self, claim: Claim) -> None:
         claim.end()
         self._open.pop(claim.name, None)
-
-    def _count_failure(self, name: str) -> None:
-        if len(self._failures) >= 4096:
-            self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
-        self._failures[name] = self._failures.get(name, 0) + 1
 
     def _sync_acks(self, boxes: OpenBoxes) -> None:
         boxes.files.sync_dir(boxes.cur)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -102,14 +103,14 @@ def _below(files: Files, folder: int, since: float) -> Iterator[bool]:
 def _sum_up(files: Files, fd: int) -> None:
     counts = _parsed(files.content(fd))
     newest = max((count.at for count in counts), default=0.0)
-    sums: dict[tuple[float, str, str], int] = {}
+    sums: Counter[tuple[float, str, str]] = Counter()
     for count in counts:
         minute = count.at - count.at % 60 if count.at > newest - _HOUR else 0.0
-        sums[minute, count.what, count.of] = sums.get((minute, count.what, count.of), 0) + count.n
+        sums[minute, count.what, count.of] += count.n
     if len(sums) > MAX // 200:  # as many sources as messages: counts by source are useless then
-        merged: dict[tuple[float, str, str], int] = {}
+        merged: Counter[tuple[float, str, str]] = Counter()
         for (minute, what, _), n in sums.items():
-            merged[minute, what, ""] = merged.get((minute, what, ""), 0) + n
+            merged[minute, what, ""] += n
         sums = merged
     files.truncate(fd, 0)
     files.write_all(fd, b"".join(_line(Count(at, what, of, n)) for (at, what, of), n in sorted(sums.items())))

@@ -94,11 +94,6 @@ def check_hosts(hosts: str) -> str:
     return hosts
 
 
-def new_token() -> str:
-    """A token, 32 hex digits, never given twice."""
-    return os.urandom(16).hex()
-
-
 def look(dirs: SpoolDirs, token: str) -> Presence:
     """Queries the lock on a token's presence file without taking it, so that nobody is disturbed. Always opens the file again: an
     NFS client with a write delegation keeps the lock to itself until an open on the server recalls it."""
@@ -264,7 +259,7 @@ class PresenceLock:
 def _locked_draft(files: Files, consumers: int) -> tuple[str, int]:
     """Returns a new token, with its presence file under a dot name, locked. A lock that already exists is a stranger's."""
     for _ in range(_TRIES):
-        token = new_token()
+        token = os.urandom(16).hex()  # never given twice
         fd = files.create(f".{token}", consumers, 0o600)
         try:
             if files.lock_write(fd):

@@ -23,14 +23,13 @@ from typing import Any
 from redis import Redis
 
 import spooltop
-from spooltop.backends.redis.address import StreamAddress
-from spooltop.backends.redis.client import RedisClient
+from spooltop.backends.redis.client import RedisClient, StreamAddress
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams.look import PidJudge
 from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.backends.surroundings import LocalClient
 from spooltop.control import Control, open_control
-from spooltop.model.backend import FIRST_SORT, ListQuery, Sort
+from spooltop.model.backend import FIRST_SORT, ListQuery, OpenSettings, Sort
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.queues import open_queue
@@ -65,7 +64,8 @@ class Around:
 
 def reader_of(socket: str, names: StreamNames = NAMES) -> StreamReader:
     address = StreamAddress.parse(f"unix://{socket}#{names.stream}/{names.group}")
-    return StreamReader(address.endpoint(), names, address.shown, PidJudge(Around(), "here"))  # type: ignore[arg-type]
+    judge = PidJudge(Around(), "here")  # type: ignore[arg-type]
+    return StreamReader(address.endpoint(), names, address.shown, judge, OpenSettings())
 
 
 @contextmanager

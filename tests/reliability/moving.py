@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from spooltop import open_queue
-from spooltop.backends.redis.queue.connection import connect
+from spooltop.backends.redis.queue.group_consumer import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.cli.commands.move import move_messages

@@ -14,8 +14,7 @@ from spooltop.model.target import Labels, Target
 from spooltop.model.vocabulary import escape
 
 from ..surroundings import Surroundings
-from .address import Login, StreamAddress
-from .client import Endpoint
+from .client import Endpoint, Login, StreamAddress
 from .operator.changes import OperatorConnection, can_change
 from .stream_names import StreamNames
 from .streams.server import find_groups, resolved
@@ -80,10 +79,8 @@ class RedisBackend:
         endpoint, names = address.endpoint(login), StreamNames(address.stream, address.group)
         judge = PidJudge(self._around(settings.pids), gethostname(), vouched=settings.pids == _THIS_HOST)
         probe = PermissionProbe(endpoint, names, address.shown)
-        reader = StreamReader(
-            endpoint, names, address.shown, judge, clock=settings.clock, retention=settings.retention,
-            maxlen=_maxlen(settings.words), read_only=settings.read_only, capabilities=probe.found, watch=settings.watch,
-        )  # fmt: skip
+        maxlen = _maxlen(settings.words)
+        reader = StreamReader(endpoint, names, address.shown, judge, settings, maxlen=maxlen, capabilities=probe.found)
 
         def operator() -> OpenedOperator:
             from .operator.operator import StreamOperator
@@ -97,7 +94,7 @@ class RedisBackend:
         return OpenedTarget(reader, operator)
 
     def queue(self, target: Target, options: QueueOptions) -> Queue:
-        from .queue.connection import connect
+        from .queue.group_consumer import connect
         from .queue.stream_queue import StreamQueue
 
         address = cast("StreamAddress", target.where)

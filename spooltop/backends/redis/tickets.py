@@ -16,8 +16,21 @@ from spooltop.engine.tickets import EPOCH_MS, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.vocabulary import Action, Key, Lock, LockHolder, escape
 
-from .address import endpoint, parse_url, without_secrets
-from .client import ErrorReply, Nonsense, RedisClient, Reply, bytes_of, list_of, number_of, reply_text, text_of, trouble_of
+from .client import (
+    ErrorReply,
+    Nonsense,
+    RedisClient,
+    Reply,
+    bytes_of,
+    endpoint,
+    list_of,
+    number_of,
+    parse_url,
+    reply_text,
+    text_of,
+    trouble_of,
+    without_secrets,
+)
 
 _UNKNOWN = "Redis records no process: its holder cannot be checked"
 _LEAST = 1.0

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spooltop.backends.redis.queue.connection import connect
+from spooltop.backends.redis.queue.group_consumer import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.engine.system.syscalls import end_with_parent

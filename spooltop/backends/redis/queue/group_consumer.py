@@ -1,16 +1,25 @@
-"""Consumers of a group: claim messages under a lease, and end their claims, or move them to another queue."""
+"""Consumers of a group: claim messages under a lease, and end their claims, or move them to another queue; the connection of a
+queue to its server, and the scripts that it runs there."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+import ssl
+import sys
 import threading
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum
+from typing import Any, BinaryIO
+
+from redis import ConnectionPool, Redis
+from redis import exceptions as redis_errors
 
 from spooltop.engine.arguments import check_seconds
 from spooltop.engine.consumer import HeldClaim
@@ -19,13 +28,299 @@ from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavai
 from spooltop.model.queue import InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
 from spooltop.model.vocabulary import Closing, escape
 
-from ..client import text_of
+from ..client import (
+    NO_ANSWER,
+    BoundedConnection,
+    Login,
+    Nonsense,
+    check_ca_file,
+    endpoint,
+    error_of,
+    reply_text,
+    text_of,
+    trouble_of_connection,
+)
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
-from . import scripts
-from .connection import messages_expected, translated, wait_for_disk
 
-if TYPE_CHECKING:
-    from redis import Redis
+# The connection of a queue to its server.
+
+
+@contextmanager
+def translated(address: str, what: str) -> Iterator[None]:
+    """Raises errors of the client as those of spooltop, about ``address``, in the step ``what``."""
+    handled = sys.exception()
+    try:
+        yield
+    except redis_errors.RedisError as error:
+        if error.__context__ is handled:
+            error.__context__ = None  # what the caller is handling is no cause of this error
+        raise failure(error, address, what) from None  # its traceback shows connections and their arguments
+    except (ValueError, OverflowError, RecursionError):  # as the client's parser raises them
+        raise failure(Nonsense(NO_ANSWER), address, what) from None
+
+
+def failure(error: Exception, address: str, what: str) -> SpooltopError:
+    """Returns the error of spooltop that says what happened. ``Unavailable`` may pass by itself. Neither its text nor its cause
+    holds a password."""
+    return error_of(error, address, what, answer_lost=reply_text(error) is None and not _never_sent(error))
+
+
+def _never_sent(error: BaseException) -> bool:
+    """True where no connection was made, so that the command reached nobody."""
+    cause = error.__cause__ or error.__context__
+    refused = (ConnectionRefusedError, FileNotFoundError, ssl.SSLCertVerificationError, socket.gaierror)
+    return isinstance(cause, refused) or "connecting to" in str(error)
+
+
+# Durability of what a server has answered, as its settings promise it.
+
+_PATIENCE = 2_000
+"""Milliseconds for the disk of the server."""
+
+
+class Durability(Enum):
+    """``ALWAYS``: the server answers when its log is synced (``appendfsync always``). ``ASKED``: it says so when it is asked,
+    with WAITAOF. ``NONE``: it may lose what it answered, about the last second with ``appendfsync everysec``."""
+
+    ALWAYS = "always"
+    ASKED = "asked"
+    NONE = "none"
+
+
+def durability_of(connection: Any) -> Durability:
+    """Asks the server; one that may not be asked promises nothing. Raises ``redis.RedisError``."""
+    try:
+        if not connection.info("persistence").get("aof_enabled"):
+            return Durability.NONE
+        if connection.config_get("appendfsync").get("appendfsync") == "always":
+            return Durability.ALWAYS
+        known = connection.execute_command("COMMAND", "INFO", "WAITAOF")
+    except redis_errors.NoPermissionError:
+        return Durability.NONE
+    return Durability.ASKED if any(known.values() if isinstance(known, dict) else known) else Durability.NONE
+
+
+def wait_for_disk(pipe: Any) -> None:
+    """Adds to a pipeline the wait until its changes are synced. It must be of the connection that changed: WAITAOF counts only
+    these. The answer is a pair whose first is 1."""
+    pipe.execute_command("WAITAOF", 1, 0, _PATIENCE)
+
+
+_TIMEOUT = 5.0
+"""Seconds for a connection, and for an answer; longer than any wait that the queue asks of the server."""
+_LONGEST = 60.0
+"""Seconds for an answer that comes fast, in all."""
+_BYTES = 16 << 20
+"""Bytes of an answer that holds no message."""
+_MESSAGE_BYTES = 1 << 30
+"""Bytes of an answer that holds a message: a server takes fields of 512 MiB."""
+_expected = ContextVar("expected", default=_BYTES)
+
+
+def connect(url: str, login: Login = Login()) -> Redis:  # noqa: B008  immutable
+    """Returns a client that connects with its first command. Raises ``UsageError`` for what is not the URL of a server."""
+    if url.startswith("rediss:"):
+        try:
+            check_ca_file()
+        except OSError as error:
+            raise trouble_of_connection(error) from None
+    pool = ConnectionPool(**endpoint(url, login))
+    kind: Any = pool.connection_class
+    pool.connection_class = type(kind.__name__, (_QueueConnection, kind), {})
+    made = Redis(connection_pool=pool)
+    made.auto_close_connection_pool = True
+    return made
+
+
+@contextmanager
+def messages_expected() -> Iterator[None]:
+    """Lets answers to what is asked meanwhile be as large as a message."""
+    token = _expected.set(_MESSAGE_BYTES)
+    try:
+        yield
+    finally:
+        _expected.reset(token)
+
+
+class _QueueConnection(BoundedConnection):
+    """Part of a connection that lets an answer take so many bytes, and so long in all, counted from the last thing sent."""
+
+    def _connect(self) -> Any:
+        self._begin()
+        return super()._connect()
+
+    def send_packed_command(self, *words: Any, **more: Any) -> None:
+        sender: Any = super()
+        self._begin()
+        sender.send_packed_command(*words, **more)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.allowance.begin(_TIMEOUT, _expected.get(), longest=_LONGEST)
+
+
+# Lua scripts of the queue on a stream. Each does one step of the protocol as a whole: no other client sees half of it.
+#
+# Two consumers of the group are no programs. ``~spooltop`` holds what was handed back and may be claimed at once; ``~later``
+# holds what waits for its delay, whose end is in the sorted set ``later``. Both keep the number of deliveries.
+#
+# A claim is (consumer, number of deliveries): whoever claimed the message in between has raised the number, so that a step with
+# an old claim changes nothing. What newer servers do in one command is named beside each script; they are not used, since no
+# test here runs on such a server.
+
+_HELD = """
+local function held(stream, group, id, consumer, deliveries)
+  local entry = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  return entry and entry[2] == consumer and entry[4] == tonumber(deliveries)
+end
+local function hand_back(stream, group, id, deliveries)  -- idle for a day: other consumers' XAUTOCLAIM takes it at once
+  redis.call('XCLAIM', stream, group, '~spooltop', 0, id, 'IDLE', 86400000, 'RETRYCOUNT', deliveries, 'JUSTID')
+end
+local function finish(stream, group, id)
+  redis.call('XACK', stream, group, id)
+  if #redis.call('XINFO', 'GROUPS', stream) == 1 then redis.call('XDEL', stream, id) end
+end
+local function set_aside(stream, group, rejected, id, deliveries, reason, who)
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  if entry then
+    local fields = entry[2]
+    for _, word in ipairs({'~id', id, '~tries', deliveries, '~why', reason, '~by', who, '~group', group}) do
+      fields[#fields + 1] = word
+    end
+    redis.call('XADD', rejected, '*', unpack(fields))
+  end
+  finish(stream, group, id)
+end
+"""
+
+# KEYS stream, the key's record; ARGV milliseconds to remember the key (0 for ever), fields
+# From 8.6: XADD IDMP, within at most a day.
+PUT = """
+local known = redis.call('GET', KEYS[2])
+if known then return {known, 1} end
+local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
+if ARGV[1] == '0' then redis.call('SET', KEYS[2], id) else redis.call('SET', KEYS[2], id, 'PX', ARGV[1]) end
+return {id, 0}
+"""
+
+# KEYS stream, the records of one mover; ARGV claim, fields
+PUT_MOVED = """
+local known = redis.call('HGET', KEYS[2], ARGV[1])
+if known then return {known, 1} end
+local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
+redis.call('HSET', KEYS[2], ARGV[1], id)
+return {id, 0}
+"""
+
+# KEYS stream, later, paused; ARGV group, consumer. First what was handed back, which is older; then a new one. Returns 1
+# while the queue is paused.
+# From 8.4: XREADGROUP … CLAIM.
+CLAIM = _HELD + """
+if redis.call('EXISTS', KEYS[3]) == 1 then return 1 end
+local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 10)) do
+  redis.call('ZREM', KEYS[2], id)
+  local entry = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  if entry and entry[2] == '~later' then hand_back(stream, group, id, entry[4]) end
+end
+for _ = 1, 10 do
+  local entry = redis.call('XPENDING', stream, group, '-', '+', 1, '~spooltop')[1]
+  if not entry then break end
+  local found = redis.call('XCLAIM', stream, group, consumer, 0, entry[1], 'RETRYCOUNT', entry[4] + 1)[1]
+  if found then return {found[1], found[2], entry[4] + 1} end
+  redis.call('XACK', stream, group, entry[1])  -- its entry was deleted, only the claim was left
+end
+local read = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
+if not read then return false end
+local found = read[1][2][1]
+return {found[1], found[2], 1}
+"""
+
+# KEYS stream; ARGV group, consumer, then id and deliveries of each claim. Returns the claims that were lost, as "id,deliveries".
+# From 8.2: XACKDEL, which asks for no owner.
+ACK = _HELD + """
+local lost = {}
+for at = 3, #ARGV, 2 do
+  if held(KEYS[1], ARGV[1], ARGV[at], ARGV[2], ARGV[at + 1]) then finish(KEYS[1], ARGV[1], ARGV[at])
+  else lost[#lost + 1] = ARGV[at] .. ',' .. ARGV[at + 1] end
+end
+return lost
+"""
+
+# KEYS stream, later; ARGV group, consumer, id, deliveries, delay in milliseconds. Returns 1, or 0 for a claim that was lost.
+# From 8.8: XNACK, without a delay.
+RELEASE = _HELD + """
+local id, deliveries, delay = ARGV[3], ARGV[4], tonumber(ARGV[5])
+if not held(KEYS[1], ARGV[1], id, ARGV[2], deliveries) then return 0 end
+if delay <= 0 then
+  hand_back(KEYS[1], ARGV[1], id, deliveries)
+  return 1
+end
+local time = redis.call('TIME')
+redis.call('XCLAIM', KEYS[1], ARGV[1], '~later', 0, id, 'RETRYCOUNT', deliveries, 'JUSTID')
+redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + delay, id)
+return 1
+"""
+
+# KEYS stream, rejected; ARGV group, consumer, id, deliveries, reason. Returns 1, or 0 for a claim that was lost.
+REJECT = _HELD + """
+if not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return 0 end
+set_aside(KEYS[1], ARGV[1], KEYS[2], ARGV[3], ARGV[4], ARGV[5], ARGV[2])
+return 1
+"""
+
+# KEYS stream, consumers, rejected, then the lease of each consumer; ARGV group, limit, deliveries from which a message is
+# rejected, then the names of these consumers. Returns the ids that were handed back. A consumer is dead if its lease ended, and
+# only those that hold leases are in ``consumers``: time alone takes nothing away from anybody.
+RECOVER = _HELD + """
+local stream, group, left = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local back = {}
+for at = 4, #KEYS do
+  local consumer = ARGV[at]
+  if redis.call('EXISTS', KEYS[at]) == 0 then
+    local pending = {}
+    if left > 0 then pending = redis.call('XPENDING', stream, group, '-', '+', left, consumer) end
+    for _, entry in ipairs(pending) do
+      left = left - 1
+      if entry[4] >= tonumber(ARGV[3]) then
+        local reason = 'its consumers died or gave it back ' .. entry[4] .. ' times'
+        set_aside(stream, group, KEYS[3], entry[1], entry[4], reason, 'recover')
+      else
+        hand_back(stream, group, entry[1], entry[4])
+        back[#back + 1] = entry[1]
+      end
+    end
+    if #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) == 0 then
+      redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
+      redis.call('HDEL', KEYS[2], consumer)
+    end
+  end
+end
+return back
+"""
+
+# KEYS stream, lease of the other consumer; ARGV group, other consumer, id, deliveries, consumer. Takes over a claim of a
+# consumer whose lease ended, with its number of deliveries. Returns the entry; nothing where somebody else was quicker.
+ADOPT = _HELD + """
+if redis.call('EXISTS', KEYS[2]) == 1 or not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return false end
+local found = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[5], 0, ARGV[3], 'RETRYCOUNT', ARGV[4])[1]
+if found then return {found[1], found[2]} end
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])  -- its entry was deleted, only the claim was left
+return false
+"""
+
+# KEYS stream, consumers, lease; ARGV group, consumer. A consumer that holds nothing leaves; one that does is dead from now on,
+# so that its claims are recovered. DELCONSUMER of one that holds claims would lose them.
+LEAVE = """
+redis.call('DEL', KEYS[3])
+if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
+  redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('HDEL', KEYS[2], ARGV[2])
+end
+return 1
+"""
 
 
 # The lease of a consumer: a key that ends by itself, renewed by a thread as long as the process runs.
@@ -235,7 +530,7 @@ class GroupConsumer:
         try:
             keys = [self._names.stream, self._names.later, self._names.paused]
             with messages_expected():
-                found = self._run(scripts.CLAIM, "claim", keys, words)
+                found = self._run(CLAIM, "claim", keys, words)
         except Unavailable as error:
             self._unsure |= error.answer_lost
             raise
@@ -283,7 +578,7 @@ class GroupConsumer:
         words = [word for token in tokens for word in token]
         with translated(self._address, "ack"):
             pipe = self._redis.pipeline(transaction=False)
-            self._redis.register_script(scripts.ACK)(
+            self._redis.register_script(ACK)(
                 keys=[self._names.stream], args=[self._names.group, consumer, *words], client=pipe
             )
             if self._waits:
@@ -296,12 +591,12 @@ class GroupConsumer:
             self.reject(claim, f"failed in all of its {claim.attempt} attempts", ended)
             return
         keys = [self._names.stream, self._names.later]
-        self._end(claim, scripts.RELEASE, "release", keys, int(delay * 1000))
+        self._end(claim, RELEASE, "release", keys, int(delay * 1000))
 
     def reject(self, claim: StreamClaim, reason: str, ended: str | None) -> None:
         """Sets a claim aside; see ``StreamClaim.reject``."""
         words = f"{reason} ({ended})" if ended else reason
-        self._end(claim, scripts.REJECT, "reject", [self._names.stream, self._names.rejected], words)
+        self._end(claim, REJECT, "reject", [self._names.stream, self._names.rejected], words)
 
     def _end(self, claim: StreamClaim, script: str, what: str, keys: list[str], last: object) -> None:
         if claim.ended:
@@ -320,7 +615,7 @@ class GroupConsumer:
         if not others:
             return []
         keys = [names.stream, names.consumers, names.rejected, *map(names.lease, others)]
-        found = self._run(scripts.RECOVER, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
+        found = self._run(RECOVER, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
         return [text_of(id) for id in found]
 
     def claims_of_others(self) -> list[OthersClaims]:
@@ -380,7 +675,7 @@ class GroupConsumer:
     def _dismiss(self, consumer: str) -> None:
         """Ends the lease of ``consumer``, and removes it from the group if it holds nothing."""
         keys = [self._names.stream, self._names.consumers, self._names.lease(consumer)]
-        self._run(scripts.LEAVE, "close", keys, [self._names.group, consumer])
+        self._run(LEAVE, "close", keys, [self._names.group, consumer])
 
     def _tidy(self) -> None:
         """Hands back dropped claims, and those of which this object never heard."""
@@ -403,7 +698,7 @@ class GroupConsumer:
 
     def _let_go(self, id: str, deliveries: int) -> None:
         keys = [self._names.stream, self._names.later]
-        self._run(scripts.RELEASE, "release", keys, [self._names.group, self.name, id, deliveries, 0])
+        self._run(RELEASE, "release", keys, [self._names.group, self.name, id, deliveries, 0])
 
     def _renew(self) -> None:
         milliseconds = int(self._lease.seconds * 1000)
@@ -500,7 +795,7 @@ class StreamMover(GroupConsumer, Closing):
         self._lease.take()
         keys = [self._names.stream, self._names.lease(other)]
         with messages_expected():
-            found = self._run(scripts.ADOPT, "move", keys, [self._names.group, other, id, deliveries, self.name])
+            found = self._run(ADOPT, "move", keys, [self._names.group, other, id, deliveries, self.name])
         return None if found is None else self._claimed(found[0], found[1], deliveries)
 
     def discard(self, name: str) -> None:

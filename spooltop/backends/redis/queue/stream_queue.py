@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from redis import Redis
 from redis import exceptions as redis_errors
 
 from spooltop.engine.arguments import MAX_ATTEMPTS, Data, check_bytes, check_data, check_number, check_seconds, check_text
@@ -24,12 +25,21 @@ from spooltop.model.vocabulary import Closing, escape, json_object
 from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from ..streams.server import SKIP
-from . import scripts
-from .connection import Durability, durability_of, messages_expected, translated, wait_for_disk
-from .group_consumer import AT_ONCE, DATA, SOURCE, GroupConsumer, StreamClaim, StreamMover
-
-if TYPE_CHECKING:
-    from redis import Redis
+from .group_consumer import (
+    AT_ONCE,
+    DATA,
+    PUT,
+    PUT_MOVED,
+    SOURCE,
+    Durability,
+    GroupConsumer,
+    StreamClaim,
+    StreamMover,
+    durability_of,
+    messages_expected,
+    translated,
+    wait_for_disk,
+)
 
 
 def _fields(data: Data, source: str | None) -> list[bytes]:
@@ -146,7 +156,7 @@ class StreamQueue(Closing):
         self._words = (connection, self._names, address, lease, max_attempts, self._waits)
         self._consumer = GroupConsumer(*self._words)
         register = self._redis.register_script
-        self._put, self._put_moved, self._skip = map(register, (scripts.PUT, scripts.PUT_MOVED, SKIP))
+        self._put, self._put_moved, self._skip = map(register, (PUT, PUT_MOVED, SKIP))
         tell_in_children(self, StreamQueue._forked)
 
     @classmethod

@@ -148,17 +148,16 @@ def _page(entries: list[PendingEntry]) -> tuple[int, str, list[PendingEntry]]:
     return len(entries), entries[-1].id if entries else "", entries
 
 
-class StreamFetcher:
+class StreamFetcher(Struct):
     """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. ``now`` is the clock of the server. Every
     method may raise ``Unavailable``."""
 
-    def __init__(self, server: StreamServer, names: StreamNames, now: Callable[[], float]) -> None:
-        self._server = server
-        self._names = names
-        self._now = now
-        self._scripts = True
-        self.entry_size = 0
-        """Bytes of an entry in the mean, as far as that is known."""
+    _server: StreamServer
+    _names: StreamNames
+    _now: Callable[[], float]
+    _scripts: bool = True
+    entry_size: int = 0
+    """Bytes of an entry in the mean, as far as that is known."""
 
     def heads(self, begin: str, end: str, most: int, *, box: Box = Box.NEW, back: bool = False) -> list[PendingEntry]:
         """Returns up to ``most`` entries between two ids, the last ones first with ``back``; those of the side stream of a

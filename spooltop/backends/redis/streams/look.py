@@ -334,27 +334,26 @@ _HOST_PID = re.compile(r"(.+?)[-:@.]([1-9][0-9]{0,6})(?:[-:.][0-9a-f]{4,})?\Z")
 
 
 class JudgedMember(Struct, frozen=True):
-    """A consumer with its verdict. ``leased``: it is one of spooltop's own. ``ends``: it is gone, and dead once its lease
-    ends."""
+    """A consumer (``ConsumerState``) with its verdict. ``ends``: it is gone, and dead once its lease ends."""
 
-    state: ConsumerState
+    name: str
+    pending: int
+    idle: float | None
     verdict: Verdict
     evidence: str
     owner: Owner
-    leased: bool = False
     ends: bool = False
 
 
-class PidJudge:
+class PidJudge(Struct):
     """Judges consumers whose names are that of this host, ``here``, and a number. Such a number alone is no pid: ``vm-9`` may be
     the ninth worker of ``vm``. It is one where the process with that pid was seen to have a connection to the server, or where
     ``vouched``: the user says that all such numbers are pids of this host (``claims.pids``)."""
 
-    def __init__(self, around: Surroundings, here: str, *, vouched: bool = False) -> None:
-        self._around = around
-        self._here = here
-        self._vouched = vouched
-        self._seen: dict[str, LocalClient] = {}
+    _around: Surroundings
+    _here: str
+    vouched: bool = False
+    _seen: dict[str, LocalClient] = {}
 
     def number(self, name: str) -> int | None:
         """Returns the number at the end of the name of a consumer of this host; None for other names."""
@@ -380,9 +379,9 @@ class PidJudge:
     def judge(self, look: Look, numbered: Sequence[tuple[ConsumerState, int]]) -> list[JudgedMember]:
         """Judges consumers, each with its number."""
         by_pid = self._by_pid([(pid, look.now - (state.idle or 0.0)) for state, pid in numbered])
-        if self._vouched:
+        if self.vouched:
             return [
-                JudgedMember(state, *verdict, Owner(self._here, pid, name=state.name))
+                JudgedMember(*state, *verdict, Owner(self._here, pid, name=state.name))
                 for (state, pid), verdict in zip(numbered, by_pid, strict=True)
             ]
         clients = {one.pid: one for one in self._around.clients([pid for _, pid in numbered], look.connections)}
@@ -395,11 +394,11 @@ class PidJudge:
         ended = None if client is None else self._around.has_ended(client.pid, client.started)
         if client is None or ended is None or (ended and client.connection in look.connections):
             known = {Verdict.ALIVE: ", which is running", Verdict.DEAD: ", which has exited"}.get(by_pid, f": {words}")
-            return JudgedMember(state, Verdict.UNKNOWN, f"may be pid {pid} of this host{known}", Owner(name=state.name))
+            return JudgedMember(*state, Verdict.UNKNOWN, f"may be pid {pid} of this host{known}", Owner(name=state.name))
         owner = Owner(self._here, pid, name=state.name)
         if ended:
-            return JudgedMember(state, Verdict.DEAD, f"pid {pid} of this host was connected, and has exited", owner)
-        return JudgedMember(state, Verdict.ALIVE, f"pid {pid} of this host was seen connected, and is running", owner)
+            return JudgedMember(*state, Verdict.DEAD, f"pid {pid} of this host was connected, and has exited", owner)
+        return JudgedMember(*state, Verdict.ALIVE, f"pid {pid} of this host was seen connected, and is running", owner)
 
 
 def judged_consumers(look: Look, judge: PidJudge) -> dict[str, JudgedMember]:
@@ -413,23 +412,25 @@ def judged_consumers(look: Look, judge: PidJudge) -> dict[str, JudgedMember]:
     for state in look.consumers:
         if state.name in (HANDED_BACK, LATER):
             continue
-        owner = _owner(state.name, look.processes)
+        owner, ends = _owner(state.name, look.processes), ""
         if look.leases is None and state.name in look.processes:
-            found[state.name] = JudgedMember(state, Verdict.UNKNOWN, "this user may not read its lease", owner, True)
+            verdict, words = Verdict.UNKNOWN, "this user may not read its lease"
         elif state.name in (look.leases or {}):
-            words = judge.lease_words(look, state, owner)
-            found[state.name] = JudgedMember(state, Verdict.ALIVE, words or "its lease runs", owner, True, bool(words))
+            ends = judge.lease_words(look, state, owner)
+            verdict, words = Verdict.ALIVE, ends or "its lease runs"
         elif state.name in look.processes:
             named = owner.host is not None and state.name.startswith(f"{owner.host}-{owner.pid}-")
             where = f"; it was pid {owner.pid} of {escape(owner.host)}" if owner.host and owner.pid and not named else ""
-            found[state.name] = JudgedMember(state, Verdict.DEAD, f"its lease ended{where}", owner, True)
+            verdict, words = Verdict.DEAD, f"its lease ended{where}"
         elif look.connected is not None and state.name in look.connected:
-            found[state.name] = JudgedMember(state, Verdict.ALIVE, "a connection has its name", owner)
+            verdict, words = Verdict.ALIVE, "a connection has its name"
         elif (number := judge.number(state.name)) is not None:
             numbered.append((state, number))
+            continue
         else:
-            found[state.name] = JudgedMember(state, Verdict.UNKNOWN, _unknown(state, look), owner)
-    found.update((one.state.name, one) for one in (judge.judge(look, numbered) if numbered else ()))
+            verdict, words = Verdict.UNKNOWN, _unknown(state, look)
+        found[state.name] = JudgedMember(*state, verdict, words, owner, bool(ends))
+    found.update((one.name, one) for one in (judge.judge(look, numbered) if numbered else ()))
     return found
 
 

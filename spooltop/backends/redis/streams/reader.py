@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from spooltop.backends.access import user_name
 from spooltop.cursors.model import CursorSource
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unavailable, Unreadable
-from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery
+from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery, OpenSettings
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.query import MessageFacts, parse
 from spooltop.model.snapshot import (
@@ -162,7 +161,7 @@ def verdict_counts(judged: Iterable[JudgedMember]) -> VerdictCounts:
     """Counts claims by the verdict on who holds them: exact, however many there are."""
     counts = dict.fromkeys(Verdict, 0)
     for one in judged:
-        counts[one.verdict] += one.state.pending
+        counts[one.verdict] += one.pending
     return VerdictCounts(counts[Verdict.ALIVE], counts[Verdict.DEAD], counts[Verdict.UNKNOWN])
 
 
@@ -267,8 +266,8 @@ def consumer_list(judged: Mapping[str, JudgedMember], claims: Iterable[Row], now
     for row in claims:
         if row.owner is not None and row.owner.name is not None:
             rows.setdefault(row.owner.name, []).append(row)
-    known = sorted(judged.values(), key=lambda one: (-one.state.pending, one.state.name))
-    found = [_row(one, rows.get(one.state.name, ()), now) for one in known[:_CONSUMERS_AT_MOST]]
+    known = sorted(judged.values(), key=lambda one: (-one.pending, one.name))
+    found = [_row(one, rows.get(one.name, ()), now) for one in known[:_CONSUMERS_AT_MOST]]
     found.sort(key=lambda one: (-one.rank, one.claimed_at or now))
     return ConsumerList(tuple(found), now, more=max(0, len(known) - _CONSUMERS_AT_MOST), measured=False)
 
@@ -276,9 +275,9 @@ def consumer_list(judged: Mapping[str, JudgedMember], claims: Iterable[Row], now
 def _row(one: JudgedMember, claims: Sequence[Row], now: float) -> ConsumerRow:
     times = began(claims)
     return ConsumerRow(
-        one.verdict, one.evidence, one.owner, None, one.state.pending, min(times, default=None),
-        one.state.pending > len(claims), max(times, default=None), tuple(row.id for row in claims[:_FIRST]),
-        asked_at=None if one.state.idle is None else now - one.state.idle,
+        one.verdict, one.evidence, one.owner, None, one.pending, min(times, default=None),
+        one.pending > len(claims), max(times, default=None), tuple(row.id for row in claims[:_FIRST]),
+        asked_at=None if one.idle is None else now - one.idle,
     )  # fmt: skip
 
 
@@ -340,19 +339,19 @@ def see_claims(
 
 def _wanted(judged: Mapping[str, JudgedMember]) -> list[tuple[str, int]]:
     """Returns the consumers whose claims are read, and how many of each: of the dead ones most."""
-    holding = [one for one in judged.values() if one.state.pending]
-    if sum(one.state.pending for one in holding) <= _MOST:
-        return [(one.state.name, one.state.pending) for one in holding]
+    holding = [one for one in judged.values() if one.pending]
+    if sum(one.pending for one in holding) <= _MOST:
+        return [(one.name, one.pending) for one in holding]
     groups = [[one for one in holding if one.verdict is verdict] for verdict in (Verdict.DEAD, Verdict.UNKNOWN, Verdict.ALIVE)]
-    groups = [sorted(some, key=lambda one: -(one.state.idle or 0.0))[:_CONSUMERS] for some in groups if some]
+    groups = [sorted(some, key=lambda one: -(one.idle or 0.0))[:_CONSUMERS] for some in groups if some]
     found: list[tuple[str, int]] = []
     left = _MOST
     for others, some in zip(range(len(groups) - 1, -1, -1), groups, strict=True):
         share = left - others * _LEAST
         for number, one in enumerate(some):
-            most = min(one.state.pending, share // (len(some) - number))
+            most = min(one.pending, share // (len(some) - number))
             if most:
-                found.append((one.state.name, most))
+                found.append((one.name, most))
             share, left = share - most, left - most
     return found
 
@@ -379,23 +378,18 @@ ABSENT = {
 
 class StreamReader:
     """Implements ``model.backend.Reader`` for one group. ``shown`` is its address without secrets, ``judge`` knows which
-    consumers are processes of this host. ``capabilities`` says what may be changed, ``read_only`` why nothing may. Messages in
-    the trash expire after ``retention`` seconds; producers trim the stream to ``maxlen`` entries, 0: not known."""
+    consumers are processes of this host. ``capabilities`` says what may be changed; producers trim the stream to ``maxlen``
+    entries, 0: not known."""
 
     def __init__(
-        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *,
-        clock: Callable[[], float] = time.time, retention: float = 0.0,
-        maxlen: int = 0, capabilities: Callable[[], Capabilities] = Capabilities, read_only: str | None = None,
-        watch: bool = True,
+        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, settings: OpenSettings, *, maxlen: int = 0,
+        capabilities: Callable[[], Capabilities] = Capabilities,
     ) -> None:  # fmt: skip
-        self._names, self._shown, self._judge = names, shown, judge
-        self._clock = clock
-        self._retention = retention
+        self._names, self._shown, self._judge, self._settings = names, shown, judge, settings
+        self._clock = settings.clock
         self._maxlen = maxlen
-        self._read_only = read_only
         self._capabilities = capabilities
-        self._watching = watch
-        self._since = clock()
+        self._since = settings.clock()
         self._server = StreamServer(endpoint)
         self._fetcher = StreamFetcher(self._server, names, self._server_now)
         self._looker = Looker(self._server, names)
@@ -450,10 +444,10 @@ class StreamReader:
             layout="stream",
             taken_at=now,
             complete=undelivered.complete,
-            boxes=box_states(look, undelivered, self._waits_since(), min(times, default=None), now, self._retention),
+            boxes=box_states(look, undelivered, self._waits_since(), min(times, default=None), now, self._settings.retention),
             claims=claims.rows,
             counts=verdict_counts(judged.values()),
-            claims_all=len(claims.rows) >= sum(one.state.pending for one in judged.values()),
+            claims_all=len(claims.rows) >= sum(one.pending for one in judged.values()),
             flow=flow,
             resources=capacities(look, undelivered, self._maxlen),
             absent=ABSENT,
@@ -465,7 +459,7 @@ class StreamReader:
             last_claim_at=max(last_claims, default=None),
             who=self._viewer(capabilities),
             capabilities=capabilities,
-            watch=Watch("live" if self._watching else "once", since=self._since, lag=lag),
+            watch=Watch("live" if self._settings.watch else "once", since=self._since, lag=lag),
             generation=self._generation,
             hidden=hidden_facts(look),
         )
@@ -477,7 +471,7 @@ class StreamReader:
         watch = Watch("away", why, _PERIOD, self._since, trouble.advice, seen_at)
         if last is None:
             boxes = {box: BoxState(box, None, complete=False, error=why, as_of=now) for box in _BOXES}
-            nothing = Capabilities.nothing(self._read_only or why)
+            nothing = Capabilities.nothing(self._settings.read_only or why)
             return Observation(
                 self._shown, "stream", now, False, boxes, absent=ABSENT, who=self._viewer(nothing), capabilities=nothing,
                 watch=watch,
@@ -513,7 +507,7 @@ class StreamReader:
     def _note_state(self, look: Look) -> None:
         state = (
             look.length, look.added, look.groups, look.aside, look.paused,
-            tuple((name, one.state.pending, one.verdict) for name, one in self._judged.items()),
+            tuple((name, one.pending, one.verdict) for name, one in self._judged.items()),
         )  # fmt: skip
         self._generation += state != self._state
         self._state = state
@@ -524,14 +518,14 @@ class StreamReader:
         return min((entry_time(id) for id in ids if id is not None), default=None)
 
     def _allowed(self, look: Look) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
+        if self._settings.read_only is not None:
+            return Capabilities.nothing(self._settings.read_only)
         if look.server.replica:
             return Capabilities.nothing("a replica: changes are made on its master")
         return self._capabilities()
 
     def _viewer(self, capabilities: Capabilities) -> Viewer:
-        words = "READ-ONLY" if self._read_only is not None else "read-write" if capabilities.change else "read-only"
+        words = "READ-ONLY" if self._settings.read_only is not None else "read-write" if capabilities.change else "read-only"
         if words == "read-only" and (why := capabilities.why_not(Action.REQUEUE)):
             words = f"read-only: {why}"
         return Viewer(user_name(os.geteuid()), os.geteuid(), words)
@@ -602,15 +596,15 @@ class StreamReader:
             ]
             return [part for part in found if part.count]
         if box in ASIDE:
-            return [Part(self._fetcher, look.aside[box].length or 0, box=box, retention=self._retention)]
+            return [Part(self._fetcher, look.aside[box].length or 0, box=box, retention=self._settings.retention)]
         if box is not Box.CUR:
             return []
         holding = sorted(
-            (one for one in self._judged.values() if one.state.pending),
-            key=lambda one: (_RANKS.get(one.verdict, 3), -(one.state.idle or 0.0), one.state.name),
+            (one for one in self._judged.values() if one.pending),
+            key=lambda one: (_RANKS.get(one.verdict, 3), -(one.idle or 0.0), one.name),
         )
         span = None if self._claims.oldest is None else (self._claims.oldest, look.group.last_delivered)
-        return [Part(self._fetcher, one.state.pending, one.state.name, judged=one, span=span) for one in holding]
+        return [Part(self._fetcher, one.pending, one.name, judged=one, span=span) for one in holding]
 
     def _server_now(self) -> float:
         """The clock of the server, as far as it was heard: the time of a claim is told as its age."""

@@ -15,13 +15,14 @@ from redis.exceptions import TimeoutError as RedisTimeout
 from spooltop.errors import NotASpool, SpooltopError, Unavailable
 from spooltop.model.vocabulary import escape
 
-from ..address import Login, StreamAddress
 from ..client import (
     Endpoint,
     ErrorReply,
+    Login,
     Nonsense,
     RedisClient,
     Reply,
+    StreamAddress,
     fields_of,
     list_of,
     text_of,
@@ -39,11 +40,11 @@ _REST = 3.0
 """Seconds after a question that was not answered in time, in which none is asked."""
 
 
-class StreamServer:
+class StreamServer(RedisClient):
     """Connection to a server, for one thread. It connects again by itself."""
 
     def __init__(self, endpoint: Endpoint, *, patience: float = PATIENCE) -> None:
-        self._client = RedisClient(endpoint)
+        super().__init__(endpoint)
         self._patience = patience
         self._rest_until = 0.0
         self._late: SpooltopError = trouble_of_connection(TimeoutError())
@@ -53,23 +54,15 @@ class StreamServer:
         ``Unavailable``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
         who waits for the reader waits for one question after another."""
         if monotonic() >= self._rest_until:
-            self._client.begin(self._patience, _BYTES)
+            self.begin(self._patience, _BYTES)
             try:
                 with translate_errors():
-                    return self._client.ask(*commands)
+                    return super().ask(*commands)
             except RedisTimeout as error:
                 self._late, self._rest_until = trouble_of(error), monotonic() + _REST
                 if self._late.what == trouble_of_connection(TimeoutError()).what:
                     self._late.what = f"no answer from the server within {self._patience:g} s"
         raise Unavailable(self._late.what, advice=self._late.advice)
-
-    @property
-    def ends(self) -> tuple[str, str] | None:
-        """Both ends of the TCP connection, the own one first; None where it has none."""
-        return self._client.ends
-
-    def close(self) -> None:
-        self._client.close()
 
 
 @contextmanager
