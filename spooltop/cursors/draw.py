@@ -26,6 +26,7 @@ from spooltop.tui.draw.spans import (
     join,
     line_text,
     line_width,
+    numbered,
     paragraph,
     plain,
     select,
@@ -190,7 +191,7 @@ def _ring(cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int
             pad(clip(_lock(write), lock - 1), lock),
             clip(holder_info(write.writer) if write.writer else "not seen", writer - 1),
         )  # fmt: skip
-        lines.append(select(line, width) if i == chosen else line)
+        lines.append(numbered(None if chosen < 0 else i, select(line, width) if i == chosen else line))
     return lines
 
 
@@ -346,7 +347,10 @@ def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *,
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
-    rows = (_row(cursors[i], snapshot, width, moment, chosen=i == chosen) for i in visible(len(cursors), room, chosen))
+    rows = (
+        numbered(i, _row(cursors[i], snapshot, width, moment, chosen=i == chosen))
+        for i in visible(len(cursors), room, chosen)
+    )
     lines = [*title, _title(snapshot, width), *rows]
     if below:
         lines += [BLANK, *cursor_detail(cursors[chosen], snapshot, width, below, moment, chosen=-1)]

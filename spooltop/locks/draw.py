@@ -10,7 +10,21 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Lock, LockHolder, program
 from spooltop.tui.draw.frame import Section, frame
 from spooltop.tui.draw.header import ago
-from spooltop.tui.draw.spans import BLANK, Line, Lines, Span, Style, crop, dim, fact_lines, fitted, join, select, visible
+from spooltop.tui.draw.spans import (
+    BLANK,
+    Line,
+    Lines,
+    Span,
+    Style,
+    crop,
+    dim,
+    fact_lines,
+    fitted,
+    join,
+    numbered,
+    select,
+    visible,
+)
 from spooltop.tui.draw.text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
@@ -61,7 +75,8 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None 
     fits = rows - 1
     ends = common_ends([safe(lock.path) for lock in locks])
     listed = range(len(locks) if len(locks) <= fits else fits - 1) if chosen is None else visible(len(locks), fits, chosen)
-    lines += [_lock_line(locks[i], snapshot, width, path, ends, chosen=i == chosen) for i in listed]
+    drawn = (_lock_line(locks[i], snapshot, width, path, ends, chosen=i == chosen) for i in listed)
+    lines += drawn if chosen is None else map(numbered, listed, drawn)
     if chosen is None and len(listed) < len(locks):
         lines.append(fitted(width, f"   {len(locks) - len(listed)} more, ", Style.KEY("6"), " shows all"))
     return lines
@@ -109,7 +124,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) 
         block = _block(lock, snapshot, width, chosen=i == chosen)
         if i == chosen:
             at, end = len(lines) + 1, len(lines) + 1 + len(block)
-        lines += [BLANK, *block]
+        lines += [BLANK, *(numbered(i, line) for line in block)]
     top = 0 if end <= height else min(at, end - height)
     return lines[top:][:height]
 

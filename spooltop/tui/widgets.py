@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .draw.spans import ASCII, UNICODE, Line, Style, line_text, plain, select
+from .draw.spans import ASCII, UNICODE, Line, Style, plain, select
 from .draw.text import text_width
 from .options import Options
 
@@ -46,18 +46,10 @@ class LineWidget(Widget):
         """A row of the screen in the width of the widget. Segments are never parsed as markup."""
         base = self.rich_style
         segments = (
-            Segment(text, base + self._styles[style] + (_SELECTED if selected else None)) for text, style, selected in line
+            Segment(text, base + self._styles[style] + (_SELECTED if selected else None)) for text, style, selected, _ in line
         )
         strip = Strip(segments)
         return strip.adjust_cell_length(self.size.width, base)
-
-
-CHOSEN = "▌"
-"""The first character of the chosen line."""
-
-
-def _indent(text: str) -> int:
-    return len(text[1:]) - len(text[1:].lstrip())
 
 
 class LinesView(LineWidget):
@@ -92,43 +84,16 @@ class LinesView(LineWidget):
             edge += text_width(span.text)
         return key if x < edge else ""
 
-    def steps_to(self, y: int, *, x: int = 0, apart: bool = False) -> int | None:
-        """The distance in rows from the chosen row to the one on line ``y``, in the panel at cell ``x``. A row may have further
-        lines, which are indented.
-        ``apart``: empty lines separate rows, and do not only follow the last. None where no row is chosen, or line ``y`` has
-        no row of the same list."""
-        texts = [self._text_at(line, x) for line in self._lines]
-        sign = self.glyphs.text(CHOSEN)
-        chosen = next((at for at, text in enumerate(texts) if text.startswith(sign)), None)
-        if chosen is None or not 0 <= y < len(texts):
-            return None
-        if (not apart or self._framed(self._lines[y])) and not all(map(str.strip, texts[min(chosen, y) : max(chosen, y) + 1])):
-            return None
-        rows = [at for at, text in enumerate(texts) if text.strip() and _indent(text) == _indent(texts[chosen])]
-        clicked = max((at for at in rows if at <= y), default=None)
-        return None if clicked is None else rows.index(clicked) - rows.index(chosen)
-
-    def _framed(self, line: Line) -> bool:
-        """True for a line of panels: it begins with a border."""
-        return bool(line) and line[0].style is Style.RULE and line[0].text[:1] in self.glyphs.text("│├┌└")
-
-    def _text_at(self, line: Line, x: int) -> str:
-        """The text of the panel at cell ``x``; all of the line where it has no borders, "" where it is one itself."""
-        if not self._framed(line):
-            return line_text(line)
-        border = self.glyphs.text("│")
-        text, edge = "", 0
-        for span in line:
-            if span.style is Style.RULE and span.text != border:
-                return ""
-            if span.style is Style.RULE:
-                if edge > x:
-                    break
-                text = ""
-            else:
-                text += span.text
-            edge += text_width(span.text)
-        return text
+    def steps_to(self, x: int, y: int) -> int | None:
+        """The distance in rows from the chosen row to the one at this cell. None where there is none, or none is chosen."""
+        sign = self.glyphs.text("▌")
+        chosen = (span.row for line in self._lines for span in line if span.text.startswith(sign) and span.row is not None)
+        start, row, edge = next(chosen, None), None, 0
+        for span in self._lines[y] if 0 <= y < len(self._lines) else ():
+            if edge > x:
+                break
+            row, edge = span.row, edge + text_width(span.text)
+        return None if start is None or row is None else row - start
 
     def show(self, lines: Sequence[Line]) -> None:
         """Shows these lines instead; paints the rows that differ."""

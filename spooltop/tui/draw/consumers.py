@@ -14,7 +14,7 @@ from spooltop.model.vocabulary import Box
 
 from .header import Moment, ago, freshness_line, when
 from .lists import Column, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Fact, Lines, Span, Style, dim, fact_lines, fitted, join, line_width, restyle, spread, visible
+from .spans import BLANK, Fact, Lines, Span, Style, dim, fact_lines, fitted, join, line_width, numbered, restyle, spread, visible
 from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
@@ -212,7 +212,7 @@ def _rows(
     lines = []
     for at in visible(len(listed), room, chosen, room // 2):
         line = row_line(listed[at], columns, width, moment, selected=at == chosen)
-        lines.append(restyle(line, Style.DIM) if listed[at].exited and at != chosen else line)
+        lines.append(numbered(at, restyle(line, Style.DIM) if listed[at].exited and at != chosen else line))
     return [*lines, *tail]
 
 

@@ -90,7 +90,7 @@ def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) 
     corners = ("┌", "┐") if y == 0 and not below else ("├", "┤")
     parts: list[Span] = [Style.RULE(corners[0] if rules[0] else "│")]
     for i, (width, _, line) in enumerate(cells):
-        parts += [*line, Span(" " * (width - line_width(line)))]
+        parts += [*line, Span(" " * (width - line_width(line)), row=line[-1].row if line else None)]
         if i + 1 < len(cells):
             between = {(True, True): "┬" if y == 0 else "┼", (True, False): "┤", (False, True): "├", (False, False): "│"}
             parts.append(Style.RULE(between[rules[i], rules[i + 1]]))

@@ -9,7 +9,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, select, spread, visible
+from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, numbered, select, spread, visible
 from .text import clip, safe, shown, wrap
 
 SIGNS = {
@@ -50,7 +50,7 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
         return _nothing(snapshot, width, height)
     capabilities = snapshot.observation.capabilities
     listed = visible(len(problems), height, chosen, height // 2)
-    return [_line(problems[i], width, capabilities, chosen=i == chosen) for i in listed]
+    return [numbered(i, _line(problems[i], width, capabilities, chosen=i == chosen)) for i in listed]
 
 
 def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> Lines:
@@ -82,7 +82,8 @@ def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0)
         lines = _nothing(snapshot, width, rows)
         return lines + [BLANK] * (rows - len(lines))
     listed = visible(len(problems), rows - 1, chosen)
-    lines = [_line(problems[i], width, snapshot.observation.capabilities, chosen=i == chosen) for i in listed]
+    capabilities = snapshot.observation.capabilities
+    lines = [numbered(i, _line(problems[i], width, capabilities, chosen=i == chosen)) for i in listed]
     lines += [BLANK] * (rows - 1 - len(lines))
     rest = [_brief(problem) for i, problem in enumerate(problems) if i not in listed]
     more = fitted(width, f"   {len(rest)} more, ", Style.KEY("!"), f" shows all: {' · '.join(rest)}")

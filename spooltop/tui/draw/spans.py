@@ -35,11 +35,13 @@ class Style(StrEnum):
 
 
 class Span(NamedTuple):
-    """A piece of a line; ``text`` holds printable characters only. ``selected``: it is part of the row under the cursor."""
+    """A piece of a line; ``text`` holds printable characters only. ``selected``: it is part of the row under the cursor. ``row``:
+    the row of a list that a click on it chooses."""
 
     text: str
     style: Style = Style.NORMAL
     selected: bool = False
+    row: int | None = None
 
 
 Line: TypeAlias = tuple[Span, ...]
@@ -63,7 +65,7 @@ def merge(spans: Iterable[Span]) -> Line:
     for span in spans:
         if not span.text:
             continue
-        if out and out[-1].style is span.style and out[-1].selected is span.selected:
+        if out and out[-1][1:] == span[1:]:
             out[-1] = span._replace(text=out[-1].text + span.text)
         else:
             out.append(span)
@@ -144,7 +146,7 @@ def select(line: Sequence[Span], width: int) -> Line:
     weight."""
     line = crop(line, width)
     plain = (Style.DIM, Style.TITLE, Style.RULE, Style.BAR)
-    spans = (Span(text, Style.NORMAL if style in plain else style, True) for text, style, _ in line)
+    spans = (span._replace(style=Style.NORMAL if span.style in plain else span.style, selected=True) for span in line)
     return merge((*spans, Span(" " * (width - line_width(line)), selected=True)))
 
 
@@ -154,14 +156,19 @@ def point_out(line: Line, texts: Sequence[str]) -> Line:
         return line
     any_text = re.compile("|".join(map(re.escape, texts)))
     found: list[Span] = []
-    for text, style, selected in line:
-        at = 0
-        if style not in _APART:
+    for span in line:
+        at, text = 0, span.text
+        if span.style not in _APART:
             for match in any_text.finditer(text):
-                found += [Span(text[at : match.start()], style, selected), Span(match.group(), Style.MATCH, selected)]
+                found += [span._replace(text=text[at : match.start()]), span._replace(text=match.group(), style=Style.MATCH)]
                 at = match.end()
-        found.append(Span(text[at:], style, selected))
+        found.append(span._replace(text=text[at:]))
     return merge(found)
+
+
+def numbered(row: int | None, line: Line) -> Line:
+    """The same line as a part of this row of a list."""
+    return tuple(span._replace(row=row) for span in line)
 
 
 _APART = frozenset({Style.KEY, Style.TITLE, Style.DIM, Style.RULE, Style.BAR})

@@ -52,6 +52,7 @@ from ..draw.spans import (
     join,
     line_text,
     line_width,
+    numbered,
     paragraph,
     plain,
     restyle,
@@ -380,7 +381,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
         """Chooses a row that was clicked on, or opens it where it is chosen already."""
-        steps = widget.steps_to(y, x=x, apart=self.view is View.LOCKS)
+        steps = widget.steps_to(x, y)
         if steps == 0:
             if not self._left_to_typing("enter"):
                 self.command("enter")
@@ -695,7 +696,7 @@ class PaletteScreen(ChoosingScreen[str | None]):
             command, reason = found[i]
             words = Style.STRONG(pad(command.id, 17)), Style.KEY(pad(command.shown_keys, 12)), shown(reason or command.help)
             line = join(Style.KEY("▌" if i == self.at else " "), *words)
-            lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
+            lines.append(numbered(i, crop(restyle(line, Style.DIM) if reason else line, width)))
         return lines if found else [*lines, dim("  no action matches these words", width)]
 
     def bottom_lines(self, width: int) -> Lines:
@@ -730,7 +731,7 @@ class SortScreen(ChoosingScreen[str | None]):
         lines: Lines = [plain(" Sort by", width, Style.TITLE), ()]
         for at, (word, title) in enumerate(self.columns):
             line = join(Style.KEY("▌" if at == self.at else " "), plain(title or word, width - 2))
-            lines.append(restyle(line, Style.STRONG) if at == self.at else line)
+            lines.append(numbered(at, restyle(line, Style.STRONG) if at == self.at else line))
         return lines
 
     def do_choose_sort(self) -> None:

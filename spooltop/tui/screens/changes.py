@@ -35,6 +35,7 @@ from ..draw.spans import (
     join,
     labelled,
     line_text,
+    numbered,
     paragraph,
     plain,
     point_out,
@@ -129,7 +130,7 @@ class InjectScreen(FormScreen[None]):
         one_line = inner >= 2 + _NAME + _VALUE + 30
         room = _VALUE if one_line else max(1, inner - 2 - _NAME)
         body: Lines = []
-        for field, edit in self.fields.items():
+        for at, (field, edit) in enumerate(self.fields.items()):
             chosen = edit is self.typing
             text = clip_left(shown(edit.text), room - 2)  # text is typed at the end
             sign = Style.KEY("▌ " if chosen else "  ")
@@ -137,9 +138,9 @@ class InjectScreen(FormScreen[None]):
             cursor = Style.KEY("█" if chosen else "")
             gap = " " * (room - text_width(text) - len(cursor.text))
             hint = Style.DIM(HINTS[field])
-            body.append(fitted(inner, sign, name, text, cursor, gap, hint if one_line else ""))
+            body.append(numbered(at, fitted(inner, sign, name, text, cursor, gap, hint if one_line else "")))
             if not one_line:
-                body.append(fitted(inner, " " * (2 + _NAME), hint))
+                body.append(numbered(at, fitted(inner, " " * (2 + _NAME), hint)))
         body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
         return "Inject test messages into new", body
 
@@ -493,7 +494,7 @@ class OperationsScreen(ChoosingScreen[None]):
         at = f"{'at':<8}  " if width >= _WITH_TIME else ""
         title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  undo"
         lines.append(dim(title, width))
-        lines += [self._line(records[i], width, chosen=i == self.at) for i in visible(len(records), fits, self.at)]
+        lines += [numbered(i, self._line(records[i], width, chosen=i == self.at)) for i in visible(len(records), fits, self.at)]
         if below:
             lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
             lines += outcome_lines
