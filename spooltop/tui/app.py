@@ -62,7 +62,7 @@ class OpenTarget:
         state.among_spools = to_spools is not None
         self.session = Session(
             **asdict(app), control=control, snapshot_thread=snapshot_thread, worker=self.worker, now=lambda: state.now,
-            zone=lambda: state.zone, to_spools=to_spools,
+            zone=lambda: state.moment.zone, to_spools=to_spools,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 

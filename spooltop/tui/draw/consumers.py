@@ -40,10 +40,6 @@ def _user(one: ConsumerRow, moment: Moment) -> str:
     return _or(one.owner.user, "—" if one.gone else "?")
 
 
-def _ago(at: float | None, moment: Moment) -> str:
-    return "?" if at is None else age_text(at, moment)
-
-
 def _used(one: ConsumerRow, words: Callable[[Usage], str]) -> str:
     """Words for the usage of a consumer, where that was measured."""
     return words(one.usage) if one.usage is not None else "—" if one.gone else "?"
@@ -64,11 +60,24 @@ _HOST = Column("host", 10, lambda one, _: _or(one.owner.host), min_screen=126, s
 _CLAIMS = Column("claims", 6, lambda one, _: f"{one.claims:,}", "right", sort="claims")
 
 
-def _time(key: str, min_screen: int, value: Callable[[ConsumerRow, Moment], str]) -> Column:
+_TIMES: Mapping[str, Callable[[ConsumerRow], float | None]] = {
+    "since": lambda one: one.owner.start, "held": lambda one: one.claimed_at,
+    "last": lambda one: one.last_claim_at, "asked": lambda one: one.asked_at,
+}  # fmt: skip
+"""The columns of times, which are sorted by how long ago those are."""
+
+
+def _time(key: str, min_screen: int) -> Column:
+    def value(one: ConsumerRow, moment: Moment) -> str:
+        at = _TIMES[key](one)
+        return "?" if at is None else age_text(at, moment)
+
     return Column(key, 5, value, "right", min_screen, key, is_time=True)
 
 
-_HELD = _time("held", 46, lambda one, moment: age_text(one.claimed_at, moment, bound=one.claimed_is_bound))
+_HELD = replace(
+    _time("held", 46), value=lambda one, moment: age_text(one.claimed_at, moment, bound=one.claimed_is_bound)
+)
 
 COLUMNS: tuple[Column, ...] = (
     _VERDICT,
@@ -76,10 +85,10 @@ COLUMNS: tuple[Column, ...] = (
     _COMMAND,
     Column("user", 8, _user, min_screen=106, sort="user", grow=1, most=14),
     _HOST,
-    _time("since", 90, lambda one, moment: _ago(one.owner.start, moment)),
+    _time("since", 90),
     _CLAIMS,
     _HELD,
-    _time("last", 98, lambda one, moment: _ago(one.last_claim_at, moment)),
+    _time("last", 98),
     Column("done/s", 6, lambda one, _: "—" if one.gone else one.rate.words("done"), "right", 58, "done"),
     Column("fail/s", 6, _failed, "right", 66, "failed"),
     Column("cpu", 5, lambda one, _: _used(one, _cpu), "right", 72, "cpu"),
@@ -94,7 +103,7 @@ _NAMED = (
     replace(_HOST, min_screen=106),
     _CLAIMS,
     _HELD,
-    _time("asked", 58, lambda one, moment: _ago(one.asked_at, moment)),
+    _time("asked", 58),
     Column("evidence", 14, lambda one, _: shown(one.evidence), min_screen=72, grow=4, most=60, least=8),
 )
 """Columns where a server knows consumers by their names, and nobody measures their processes."""
@@ -116,17 +125,14 @@ def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort) -> tuple[ConsumerRow,
 
 
 _ORDERS: Mapping[str, Callable[[ConsumerRow], float | str | None]] = {
+    **_TIMES,
     "verdict": lambda one: one.rank, "pid": lambda one: one.owner.pid, "command": lambda one: one.owner.called or None,
     "user": lambda one: one.owner.user, "host": lambda one: one.owner.host, "claims": lambda one: one.claims,
-    "since": lambda one: one.owner.start, "held": lambda one: one.claimed_at,
-    "last": lambda one: one.last_claim_at, "asked": lambda one: one.asked_at,
     "done": lambda one: one.rate.done, "failed": lambda one: one.rate.failed,
     "cpu": lambda one: one.usage.cpu if one.usage is not None else None,
     "memory": lambda one: one.usage.memory if one.usage is not None else None,
 }  # fmt: skip
 """The value of each column to sort by."""
-_TIMES = ("since", "held", "last", "asked")
-"""Columns that are sorted by how long ago their times are."""
 
 
 def consumer_header(

@@ -163,10 +163,7 @@ def clip_left(text: str, width: int) -> str:
     """At most ``width`` cells, cut at the left with ``…``: names differ at their end."""
     if width <= 0:
         return ""
-    room, at = width, len(text)
-    while at and (room := room - get_character_cell_size(text[at - 1])) >= 0:
-        at -= 1
-    if not at:
+    if text_width(text) <= width:
         return text
     room, at = width - 1, len(text)
     while (size := get_character_cell_size(text[at - 1])) <= room:

@@ -806,7 +806,7 @@ class MainScreen(ListScreen):
             if isinstance(end, SpooltopError):
                 words = str(end)
             elif mutes:
-                until = when(end, self.state.zone)
+                until = when(end, self.state.moment.zone)
                 words = f"{escape(source)} is muted until {until}: its problems are not shown; m unmutes it"
             self.show_notice(words)
 

@@ -22,7 +22,7 @@ from ..commands import ROOTS
 from ..context import BOX_OF, LISTS, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
-from ..draw.header import Moment, Times, Zone
+from ..draw.header import Moment, Times
 from ..draw.lists import COLUMNS
 from ..draw.text import ALONE, Ends, common_ends, safe
 from ..event_log import EventLog
@@ -132,11 +132,6 @@ class MainState(Struct):
     def payload_of(self, row: Row | None) -> PayloadRead:
         """As much of a row's payload as was read, and why it could not be read."""
         return self.payload if row is not None and self.payload.key == row.key else NOT_READ
-
-    @property
-    def zone(self) -> Zone:
-        """The zone that times are shown in; None: the local one."""
-        return FORMATS[self.format][2]
 
     @property
     def moment(self) -> Moment:
