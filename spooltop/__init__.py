@@ -6,8 +6,10 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``model`` values, frozen and pure
 - ``engine`` the queue itself: put, claim, ack, cursors, tickets; usable without the layers above it
 - ``backends`` kinds of spools: how they are read, watched and changed
-- ``observe`` rates, histories, verdicts on cursors, problems worst first
+- ``observe`` rates, histories, problems worst first
 - ``operate`` plan, confirm, apply in batches, result, audit, undo
+- ``cursors``, ``locks`` each a feature beside messages, whole: what one is, how it is read, watched, judged, changed, drawn and
+  printed; without its line in ``features`` the program works without it
 - ``settings`` what the user has set: environment, configuration files
 - ``layouts`` which files describe other programs' queues, and what one makes of a directory
 - ``targets`` what the words of a user name
