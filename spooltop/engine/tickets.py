@@ -238,53 +238,58 @@ class FileTicketQueue(BaseTicketQueue):
         return file_tickets(names)
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[int, list[FileTicket]]]:
-        """Opens the directory and lists its tickets; -1 and none if there is no directory."""
+    def _opened(self) -> Iterator[int | None]:
+        """Opens the directory; None if there is none."""
         try:
             folder = self._files.open_dir(self.queue_dir, follow=True)
         except FileNotFoundError:
-            yield -1, []
+            yield None
             return
         with closing(self._files, folder):
-            yield folder, self._tickets(folder)
+            yield folder
+
+    def _listed(self) -> list[FileTicket]:
+        with self._opened() as folder:
+            return [] if folder is None else self._tickets(folder)
 
     def is_head(self, ticket: int) -> bool:
-        with self._opened() as (_, tickets):
-            return bool(tickets) and tickets[0].number == ticket
+        tickets = self._listed()
+        return bool(tickets) and tickets[0].number == ticket
 
     def remove(self, member: str) -> None:
         if parse_file_ticket(member) is None:
             return
         try:
-            with self._opened() as (folder, tickets):
-                if folder >= 0:
-                    self._evict(member, folder, tickets)
+            with self._opened() as folder:
+                if folder is not None:
+                    self._evict(member, folder)
         except OSError as error:
             log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
-    def _evict(self, name: str, folder: int, tickets: Sequence[FileTicket]) -> None:
+    def _evict(self, name: str, folder: int) -> None:
         if self.stale_timeout is not None:
-            freshen_next(tickets, name, folder, self._clock())
+            # Listed now: of those that were there before a head was judged, the next may have left.
+            freshen_next(self._tickets(folder), name, folder, self._clock())
         remove_name(self._files, name, folder)
 
     def cleanup_stale(self) -> None:
-        with self._opened() as (folder, tickets):
-            if not tickets:
+        with self._opened() as folder:
+            tickets = [] if folder is None else self._tickets(folder)
+            if folder is None or not tickets:
                 return
             number, name, pid = tickets[0]
             if self._judges and self._gone(pid) and self._local(folder):
-                self._evict(name, folder, tickets)
+                self._evict(name, folder)
                 return
             if self.stale_timeout is None or (found := status_of(self._files, name, folder)) is None:
                 return
             age = self._clock() - found.st_mtime
             if age >= self.stale_timeout:
                 log(f"{self.queue_dir}: ticket {number} evicted after {age:.0f} s; pid {pid} may still be at work")
-                self._evict(name, folder, tickets)
+                self._evict(name, folder)
 
     def is_empty(self) -> bool:
-        with self._opened() as (_, tickets):
-            return not tickets
+        return not self._listed()
 
     def maybe_cleanup(self) -> None:
         try:

@@ -69,6 +69,29 @@ def test_who_comes_after_a_dead_head_is_not_stale_for_its_long_wait(tmp_path: Pa
     assert queue.is_empty()
 
 
+def test_who_comes_next_is_found_when_a_dead_head_is_taken_out_not_before_it_is_judged(tmp_path: Path, clock: Clock) -> None:
+    def gone(pid: int) -> bool:
+        FileTicketQueue(tmp_path / "q", stale_timeout=60, clock=clock, gone=lambda _pid: False).remove(member(2, 1000))
+        return pid == 999
+
+    queue = FileTicketQueue(tmp_path / "q", stale_timeout=60, clock=clock, gone=gone)
+    for name in (member(1, 999), member(2, 1000), member(3, 1001)):
+        (tmp_path / "q" / name).touch()
+        os.utime(tmp_path / "q" / name, (clock() - 3600, clock() - 3600))
+    queue.cleanup_stale()  # meanwhile the second leaves
+    queue.cleanup_stale()
+    assert os.listdir(tmp_path / "q") == [member(3, 1001)] and queue.is_head(3)
+
+
+def test_who_leaves_a_queue_without_a_timeout_lists_nothing(tmp_path: Path) -> None:
+    files = Interposed()
+    queue = FileTicketQueue(tmp_path / "q", files=files)
+    _, name = queue.register()
+    files.calls.clear()
+    queue.remove(name)
+    assert "list" not in files.calls and queue.is_empty()
+
+
 def test_a_pid_says_nothing_where_other_machines_may_queue(tmp_path: Path) -> None:
     away = FileTicketQueue(tmp_path / "q", gone=lambda _pid: True, local=lambda _fd: False)
     _, name = away.register()
