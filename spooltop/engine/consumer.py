@@ -731,12 +731,12 @@ class Consumer:
         Only claims of our own protocol whose holder is proved dead; the attempt is counted, and at the limit the message is
         rejected. Those of ``spooltop move`` are left to the next move: only that asks whether they were put.
         """
-        boxes = self.boxes
+        boxes, mine = self.boxes, self.token  # once: another thread may close this consumer, or take a new token
         dirs = boxes.dirs
         files, cur, new = dirs.files, boxes.cur, boxes.new
         # In this order: claims listed before the locks are tried cannot belong to a consumer that appeared in between.
         claims = [parse(name, claimed=True) for name in files.list(cur) if ",c=" in name]
-        tokens = {claim.token for claim in claims if claim.token is not None and claim.token != self.token}
+        tokens = {claim.token for claim in claims if claim.token is not None and claim.token != mine}
         vantage = HostView.of(dirs, self._hosts)
         dead = {token for token in tokens if _is_dead(look(dirs, token), vantage)}
         back: list[str] = []
@@ -766,7 +766,7 @@ class Consumer:
             for token in dead:
                 dirs.forget(Box.REJECTED.value, f"engine.{token}")
         _finish_puts(dirs)
-        _tidy_presence(dirs, self.token, vantage)
+        _tidy_presence(dirs, mine, vantage)
         return back
 
 
