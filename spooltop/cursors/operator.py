@@ -125,14 +125,12 @@ _TICK = 0.05
 
 
 class CursorState(NamedTuple):
-    """The cursor files of a target, in the order of the view, and their open ``folders`` as (path, descriptor)."""
+    """The cursor files of a target, in the order of the view; their open ``folders`` as (path, descriptor); and the same files by
+    their real paths, as the journal names them."""
 
     sources: tuple[CursorSource, ...]
     folders: list[tuple[str, int]]
-
-    def file(self, path: str) -> CursorSource | None:
-        """The file with this real path, as the journal names it."""
-        return next((one for one in self.sources if _real_path(one.path) == path), None)
+    files: Mapping[str, CursorSource]
 
 
 class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
@@ -166,7 +164,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
 
     def capabilities(self) -> Capabilities:
         with self._states() as state:
-            why = cursor_rights(*state)
+            why = cursor_rights(state.sources, state.folders)
         nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
         return nothing.replaced(Action.SET_CURSOR, why).replaced(Action.UNDO, why)
 
@@ -276,12 +274,10 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         return Row(key=intent.file, box=Box.CUR, id=intent.source, name=intent.file, source=intent.source)
 
     def _set_back(self, intent: CursorSetIntent, state: CursorState) -> Candidates:
-        file = state.file(intent.file)
-        assert file is not None  # else it is too late
-        return self._pin(file, intent.source, intent.before, state.folders, force=True, highest=None)
+        return self._pin(state.files[intent.file], intent.source, intent.before, state.folders, force=True, highest=None)
 
     def _standing(self, intent: CursorSetIntent, state: CursorState) -> Standing:
-        file = state.file(intent.file)
+        file = state.files.get(intent.file)
         value = None if file is None else (file.sections or {}).get(intent.source)
         is_after, is_before = (file is not None and same_json(value, one) for one in (intent.after, intent.before))
         return Standing(is_after, is_before, self._too_late(intent, file))
@@ -301,7 +297,8 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
     @contextmanager
     def _states(self) -> Iterator[CursorState]:
         with self._translate_errors(), self._folders() as folders:
-            yield CursorState(CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ()), folders)
+            sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
+            yield CursorState(sources, folders, {_real_path(one.path): one for one in sources})
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
