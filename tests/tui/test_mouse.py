@@ -105,3 +105,13 @@ async def test_a_click_chooses_a_lock_and_another_one_opens_it() -> None:
             await driver.chooses(words)
         await driver.click(*driver.place(".cursors.lock"))
         await driver.see("Who has")
+
+
+async def test_a_click_on_a_field_of_a_form_does_not_send_the_form() -> None:
+    async with dashboard(FakeControl()) as driver:
+        await driver.walk(("2 i", "Inject test messages"))
+        for x, y in places(driver):
+            if "Enter" not in driver.lines[y] and "Esc" not in driver.lines[y]:
+                await driver.click(x, y)
+        await driver.see("Inject test messages")
+        assert driver.control.planned == []

@@ -130,7 +130,7 @@ class InjectScreen(FormScreen[None]):
         one_line = inner >= 2 + _NAME + _VALUE + 30
         room = _VALUE if one_line else max(1, inner - 2 - _NAME)
         body: Lines = []
-        for at, (field, edit) in enumerate(self.fields.items()):
+        for field, edit in self.fields.items():
             chosen = edit is self.typing
             text = clip_left(shown(edit.text), room - 2)  # text is typed at the end
             sign = Style.KEY("▌ " if chosen else "  ")
@@ -138,9 +138,9 @@ class InjectScreen(FormScreen[None]):
             cursor = Style.KEY("█" if chosen else "")
             gap = " " * (room - text_width(text) - len(cursor.text))
             hint = Style.DIM(HINTS[field])
-            body.append(numbered(at, fitted(inner, sign, name, text, cursor, gap, hint if one_line else "")))
+            body.append(fitted(inner, sign, name, text, cursor, gap, hint if one_line else ""))
             if not one_line:
-                body.append(numbered(at, fitted(inner, " " * (2 + _NAME), hint)))
+                body.append(fitted(inner, " " * (2 + _NAME), hint))
         body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
         return "Inject test messages into new", body
 
