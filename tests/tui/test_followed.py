@@ -176,3 +176,19 @@ async def test_the_newest_step_stays_in_sight_and_what_is_above_is_counted() -> 
             await driver.see(f"claimed by {pid}")
         assert "lines above" in driver.text
         await driver.walk(("g", "waits in new", "claimed by 0"), ("G", "claimed by 29", "lines above"))
+
+
+async def test_a_scrolled_timeline_is_copied_as_one_that_is_not() -> None:
+    rows = [claim(number, owner=Owner(pid=7, command="worker" * 200)) for number in range(20)]
+    control = FakeControl(rows)
+    async with dashboard(control, (120, 40)) as driver:
+        await driver.walk(("3", "Claims 20"), ("a", "20 marked"))
+        await driver.planned("r")
+        await driver.walk(("Y", "Requeued 20"))
+        control.rows = rows
+        control.whereabouts = {row.id: TrackedMessage(row.id, Box.CUR, claimed_at=NOW + 1, pid=7) for row in rows}
+        control.change()
+        await driver.walk(("F", "claimed by 7"), ("y", "copied: "))
+        newest = driver.clipboard
+        await driver.walk(("g", "claimed by 7"), ("y", "copied: "))
+        assert driver.clipboard == newest and "lines above" in newest

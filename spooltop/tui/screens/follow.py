@@ -185,9 +185,9 @@ class FollowScreen(ScrollingScreen[None]):
     def facts(self) -> Facts:
         return {"tracked": len(self.ids)}
 
-    def draw(self, width: int, height: int) -> Lines:
-        """The current place, and below it the steps, oldest first, the newest visible; ``at`` lines back from there. With several
-        messages the end of its id precedes each step."""
+    def draw(self, width: int, height: int, at: int | None = None) -> Lines:
+        """The current place, and below it the steps, oldest first, the newest visible; ``at`` lines back from there (None: as it
+        is scrolled). With several messages the end of its id precedes each step."""
         ids, since, zone, inner = self.ids, self.began, self.session.zone(), inner_width(width)
         name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
         head = [dim("looking for it…", inner)]
@@ -195,7 +195,7 @@ class FollowScreen(ScrollingScreen[None]):
             head = _places(ids, self.now, inner, max(1, (height - 4) // 3))
         lines = [line for step in self.steps for line in _step(step, inner, len(ids) > 1, zone)]
         room = max(1, height - 3 - len(head))
-        end = max(min(room, len(lines)), len(lines) - self.at)
+        end = max(min(room, len(lines)), len(lines) - (self.at if at is None else at))
         seen = lines[max(0, end - room) : end]
         if end > room:
             seen[0] = dim(f"… {end - room + 1:,} lines above, k goes up", inner)
@@ -215,7 +215,7 @@ class FollowScreen(ScrollingScreen[None]):
         super().do_step(-lines)
 
     def do_copy_panel(self) -> None:
-        lines = self.draw(200, len(self.steps) + len(self.ids) + 50)
+        lines = self.draw(200, len(self.steps) + len(self.ids) + 50, 0)
         self.copy_lines(lines, f"{len(self.steps):,} steps")
 
 
