@@ -295,7 +295,7 @@ DONE = [*DIRECTORY, *BESIDE, *LAYOUT]
 ONCE = {scene.name: scene for scene in (
     *DONE, *(replace(scene, name=f"undo of {scene.name}", undone=True) for scene in DONE if scene.can_be_undone)
 )}  # fmt: skip
-MOVER, PERFORMER = "moving/mover.py", "layouts/operator/performer.py"
+MOVER, PERFORMER = "operator/moving.py", "layouts/operator/performer.py"
 CUT_OFF = [
     ("hold", "unlink", MOVER), ("hold", "link", MOVER), ("requeue", "unlink", MOVER), ("empty", "unlink", MOVER),
     ("purge of held", "unlink", MOVER), ("undo of release", "link", MOVER),

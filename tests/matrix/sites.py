@@ -15,7 +15,7 @@ __all__ = ["UNREACHABLE", "call_sites"]
 METHODS = CHANGES | {"move", "write_all"}
 
 UNREACHABLE = {
-    ("moving/mover.py", "unlink"): "the repair that precedes each operation has removed the second name",
+    ("operator/moving.py", "unlink"): "the repair that precedes each operation has removed the second name",
     ("engine/producer.py", "copy_owner"): "only root gives a message away, to the owner of a spool that is not root's",
 }
 """(File, method) → why no supported way leads to that call alone."""
