@@ -353,7 +353,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         if the action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
-        ``model.cursors.parse_value`` reads it from text) and ``file`` (None if only one fits).
+        ``cursors.model.parse_value`` reads it from text) and ``file`` (None if only one fits).
         """
         operations = self._operator(action, *(selection.ids or ())[:1])
         if action is Action.UNLOCK:
