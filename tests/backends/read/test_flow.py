@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control
+from spooltop.model.plan import Selection
 from spooltop.model.snapshot import Flow
+from spooltop.model.vocabulary import Action
 
 from .conftest import Opened
 from .table import see, see_until
@@ -106,3 +108,14 @@ def test_a_passage_has_its_times_and_source(spool: Path, opened: Opened) -> None
     (passage,) = (passage for flow in flows for passage in flow.completions)
     assert (passage.put_at, passage.claimed_at) == (1_795_220_920.443125, 1_795_220_925.443125)
     assert flows[0].since < passage.gone_at <= flows[-1].until
+
+
+def test_attempts_count_also_where_an_operator_took_the_claim_before_from_a_foreign_consumer(spool: Path, opened: Opened) -> None:
+    (spool / f"cur/{ID},s=email:2,P4242").touch()
+    control = opened(spool)
+    control.look()
+    control.apply(control.plan(Action.REQUEUE, Selection(ids=(ID,)), force=True))
+    [waiting] = (spool / "new").iterdir()
+    waiting.rename(spool / f"{NEW},n=2,e=exit-1")
+    flow = see(control).flow
+    assert (flow.requeued, flow.retried) == (0, 2)

@@ -519,7 +519,7 @@ class FlowMeter:
         moved = arrived, left, taken, ended
         back = bool(requeued or put_back or undone)
         gone = self._gone.pop(id, None) if arrived or taken or back else None
-        claims = (*taken, *gone_from_cur)
+        claims = (*taken, *ended)
         exact = all(name.token for name in claims) and all(name.attempts is not None for name in arrived)
         if exact and (gone is None or gone.attempts is not None):
             self._count_exact(id, moved, batch, gone, back=back)
