@@ -14,8 +14,8 @@ from spooltop.observe.thresholds import Thresholds
 
 class LockRules(FeatureRules):
     def add(self, observation: Observation, thresholds: Thresholds) -> dict[str, Any]:
-        codes = {lock.path: lock_problem(lock, observation.taken_at, thresholds) for lock in observation.locks}
-        return {"lock_problems": {path: code for path, code in codes.items() if code is not None}}
+        codes = ((lock.path, lock_problem(lock, observation.taken_at, thresholds)) for lock in observation.locks)
+        return {"lock_problems": {path: code for path, code in codes if code is not None}}  # a path may be listed twice
 
     def problems(self, seen: RuleInput) -> Iterator[Problem]:
         stale: list[Lock] = []

@@ -233,6 +233,11 @@ def test_a_lock_past_its_limit_is_named_by_its_path() -> None:
     ]  # fmt: skip
 
 
+def test_a_lock_past_its_limit_is_named_also_where_its_path_is_listed_once_more() -> None:
+    again = replace(STALE[0], verdict="unknown")
+    assert Observer().add(look(61, locks=(STALE[0], again))).lock_problems == {STALE[0].path: "lock-stale"}
+
+
 def test_an_old_claim_of_a_living_and_one_of_an_unknown_holder_are_two_lines() -> None:
     claims = (claim("a", Verdict.ALIVE, -601), claim("b", Verdict.UNKNOWN, -601), claim("c", Verdict.UNKNOWN, -1))
     problems = Observer().add(look(0, claims=claims)).problems
