@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
@@ -437,7 +438,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     def __enter__(self) -> Control:
         return self
 
-    def __exit__(self, *_raised: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 

@@ -177,7 +177,7 @@ FAULTS = (
     ),
     Fault(
         "a token used twice",
-        Change("engine/presence.py", "    return os.urandom(16).hex()\n", '    return "0" * 32\n'),
+        Change("engine/presence.py", "        token = os.urandom(16).hex()  # never given twice\n", '        token = "0" * 32\n'),
         dead_beside_living,
     ),
     Fault(
