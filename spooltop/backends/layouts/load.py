@@ -430,14 +430,16 @@ def _verdict(table: _Table, template: Template) -> VerdictRule:
     def path(name: str, text: str) -> Filling | None:
         return table.parsed(name, Filling.path, text, pieces) if text else None
 
-    lease, _, unit = table.text("lease").rpartition(":")
+    lease, _, unit = (text := table.text("lease")).rpartition(":")
+    if text and not (lease and unit):
+        raise table.wrong("lease", f"lease = {text!r}: write PATH:UNIT")
     pid = table.choice("pid", pieces)
     if pid and template.types[pid] != "int":
         raise table.wrong("pid", f"pid: {{{pid}}} is no number: give it the type int")
     proves, otherwise = table.choice("proves", ("nothing",)), table.choice("else", ("watched",))
     return VerdictRule(
         path("flock", table.text("flock")), pid, _place(table, "pidfile", table.text("pidfile")),
-        path("lease", lease or unit), _unit(table, "lease", unit if lease else ""), path("open", table.text("open")),
+        path("lease", lease), _unit(table, "lease", unit), path("open", table.text("open")),
         bool(proves), bool(otherwise),
     )  # fmt: skip
 

@@ -61,6 +61,8 @@ HOLD = BASE + '[[action]]\nname = "hold"\nfrom = "new"\n'
         (BASE + 'metadata = { since = "json:a:weeks" }', 6, "since = 'weeks': there are sec, ms, us, hexsec, hexms, "),
         (BASE + 'verdict = { pid = "owner" }', 6, "pid = 'owner': there are id"),
         (BASE + 'verdict = { proves = "all" }', 6, "proves = 'all': there are nothing"),
+        (BASE + 'verdict = { lease = "w/{id}" }', 6, "lease = 'w/{id}': write PATH:UNIT"),
+        (BASE + 'verdict = { lease = "w/{id}:" }', 6, "lease = 'w/{id}:': write PATH:UNIT"),
         (BASE + 'verdict = { lease = "w/{id}:ms", else = "watched" }', 1, 'a verdict has else = "watched", but watched names no'),
         (HOLD.replace("hold", "eat") + 'steps = ["unlink {path}"]', 7, "name = 'eat': there are requeue, purge, hold"),
         (BASE + '[[action]]\nname = "hold"\nfrom = "cur"\nsteps = ["held {path}"]', 8, "no [[match]] puts a message into cur"),
