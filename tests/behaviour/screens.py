@@ -40,6 +40,7 @@ _OLDER = 7_200
 """Seconds between the putting of the messages, as their ids have it, and the making of the scene."""
 _LOOKS, _PATIENCE = 2, 120.0
 """Looks at the spool after which a screen stays as it is, and seconds after which a dashboard hangs."""
+_NOT_YET = "[Esc Cancel]   …"
 _EARLY = ("press it again", "only just been shown")
 """Words that ask for the key of a confirmation again."""
 _KEYS = {"Enter": "\r", "Esc": "\x1b", "Space": " ", "Tab": "\t", "Down": "\x1b[B", "Up": "\x1b[A", "C-l": "\x0c", "Back": "\x7f"}
@@ -371,7 +372,8 @@ def _settled(scene: Scene, terminal: Terminal, wanted: str, type_again: Callable
         if not terminal.unread and _sleeps(terminal.process.pid):
             before, readings = readings, scene.readings.stat().st_size
             looks += readings > before
-            if text and looks > _LOOKS:  # the first one may have begun before the change
+            # The first look may have begun before the change; a plan that cannot be confirmed yet will say how.
+            if text and looks > _LOOKS and _NOT_YET not in text:
                 break
         if time.monotonic() > end:
             raise TimeoutError(f"the dashboard does not come to rest:\n{text}")
