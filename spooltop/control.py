@@ -40,7 +40,7 @@ from .model.backend import (
 )
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Result, Selection, TrackedMessage
 from .model.redact import Redactor
-from .model.snapshot import Observation, Problem, Severity, Snapshot
+from .model.snapshot import ConsumerList, Observation, Problem, Severity, Snapshot
 from .model.target import Target, has_scheme
 from .model.vocabulary import Action, Holders, Json, Key, Payload, escape
 from .observe.observer import Observer
@@ -50,7 +50,6 @@ from .run_each import call_watched
 from .settings import Settings, SettingsFiles, from_environ, load
 
 if TYPE_CHECKING:
-    from .model.snapshot import ConsumerList
     from .operate.operations import Operations
 
 __all__ = ["Control", "open_control"]

@@ -483,11 +483,11 @@ _TABLE = (
     ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
-        "  spooltop locks /var/spool/memex", ".locks.render:locks", (PATH_OR_HERE, REDIS, LINES), locks=True,
+        "  spooltop locks /var/spool/memex", ".locks.command:locks", (PATH_OR_HERE, REDIS, LINES), locks=True,
     ),
     Command(
         "tickets", "[PATH]", "list ticket queues: the owner, who waits, who has exited",
-        "  spooltop tickets /run/lock/job.lock.queue", ".locks.render:tickets", (PATH_OR_HERE, REDIS, LINES), locks=True,
+        "  spooltop tickets /run/lock/job.lock.queue", ".locks.command:tickets", (PATH_OR_HERE, REDIS, LINES), locks=True,
     ),
     Command(
         "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders",

@@ -1,42 +1,15 @@
-"""Locks and tickets on the command line: the commands that list them, and their part of the report on a target."""
+"""Locks and tickets as JSON objects and as lines of text, those of the report on a target too. Pure."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spooltop.cli.commands.show import look
-from spooltop.cli.context import Context
 from spooltop.cli.render.as_json import holder, members
 from spooltop.cli.terminal import printable
-from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import age, count, fit, percent, since
 from spooltop.model.vocabulary import EXITED, RUNNING, Lock, LockHolder, escape
-
-
-def locks(args: Namespace, context: Context) -> int:
-    snapshot = look(args, context)
-    found = snapshot.observation.locks
-    return _listed(found, lock_lines(snapshot) if found else ["no locks here"], args, context)
-
-
-def tickets(args: Namespace, context: Context) -> int:
-    snapshot = look(args, context)
-    queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
-    return _listed(queues, ticket_lines(queues, snapshot) if queues else ["no tickets here"], args, context)
-
-
-def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Namespace, context: Context) -> int:
-    """Prints locks, and which servers did not answer; returns the exit code for that."""
-    context.terminal.show(map(lock_json, locks), lines)
-    failed = [lock for lock in locks if lock.failed]
-    for lock in failed:
-        context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
-    if not failed:
-        return 0
-    return Unreadable.exit_code if len(failed) == len(locks) else SpooltopError.exit_code
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:
