@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 
 from msgspec.structs import replace
 
@@ -22,13 +23,11 @@ from spooltop.tui.draw.spans import (
     crop,
     dim,
     first_fit,
-    fitted,
     join,
     line_text,
     line_width,
     numbered,
     paragraph,
-    plain,
     select,
     spread,
     visible,
@@ -69,8 +68,8 @@ def cursor_detail(cursor: Cursor, snapshot: Snapshot, width: int, height: int, m
     """A source: its file, the evidence of its verdict, and the writes that were seen, newest first. ``chosen`` -1: none is
     chosen."""
     head = [_cursor_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
-    head.append(_labelled("now", _stand(cursor, moment), width))
-    facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, moment)]
+    head.append(_labelled("now", _stand(cursor, moment)))
+    facts = [*starmap(_labelled, _facts(cursor, snapshot, moment))]
     advice = paragraph(_STOPS, width, Style.STRONG, margin=" ") if cursor.verdict == "reverted" else []
     room = height - len(head)
     least = min(_ROWS, max(1, len(cursor.history))) + 1
@@ -80,7 +79,7 @@ def cursor_detail(cursor: Cursor, snapshot: Snapshot, width: int, height: int, m
     room -= len(facts) + len(advice)
     ring = _ring(cursor, snapshot, width, room, chosen, moment) if room >= 2 else []
     gap = [BLANK] if len(ring) < room and (facts or advice) else []
-    return [*head, *ring, *gap, *facts, *advice][:height]
+    return [*head, *ring, *gap, *facts, *advice]
 
 
 def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
@@ -101,8 +100,8 @@ def _stand(cursor: Cursor, moment: Moment) -> str:
     return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, moment.zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
-def _labelled(label: str, words: str, width: int) -> Line:
-    return fitted(width, Style.DIM(f" {label:<{_LABEL - 1}}"), words)
+def _labelled(label: str, words: str) -> Line:
+    return join(Style.DIM(f" {label:<{_LABEL - 1}}"), words)
 
 
 def _facts(cursor: Cursor, snapshot: Snapshot, moment: Moment) -> Iterator[tuple[str, str]]:
@@ -154,9 +153,9 @@ def _wrapped(verdict: Line, width: int, most: int) -> Lines:
     head = verdict[0]
     parts = wrap(line_text(verdict), max(1, width - 2))
     if len(parts) > most or not parts[0].startswith(head.text):
-        return [fitted(width, " ", verdict)]
+        return [join(" ", verdict)]
     first = join(" ", head, parts[0].removeprefix(head.text))
-    return [first, *(plain(f" {part}", width) for part in parts[1:])]
+    return [first, *(join(f" {part}") for part in parts[1:])]
 
 
 def written(write: CursorSection) -> str:
@@ -169,7 +168,7 @@ def _ring(cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int
     writes = cursor.history
     if not writes:
         what = "write was seen" if cursor.in_file else "entry was delivered"
-        return [plain(f" no {what} since watching began", width)]
+        return [join(f" no {what} since watching began")]
     longest = max(text_width(written(write)) for write in writes[:40])
     value = max(4, min(longest, 10 + max(0, width - 60) // 6 if cursor.in_file else (width - 20) // 2))
     change = 2 * value + 7
@@ -180,13 +179,13 @@ def _ring(cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int
         also = max(0, width - 13 - change - lock - writer)
     title = f"   {'time':<10}{pad(clip(safe(cursor.source), change - 2), change)}"
     title += pad("the same write also changed" if also > 27 else "also changed", also)
-    lines = [dim(f"{title}{pad('lock', lock)}{'writer' if writer else ''}", width)]
+    lines = [dim(f"{title}{pad('lock', lock)}{'writer' if writer else ''}")]
     for i in visible(len(writes), room - 1, chosen):
         write = writes[i]
         text, others = _change(cursor, i, value, snapshot)
         style = Style.BAD if write.lost else Style.WARN if write.back else Style.NORMAL
-        line = fitted(
-            width, Style.KEY("▌" if i == chosen else " "), f"  {pad(when(write.at, moment.zone), 10)}",
+        line = join(
+            Style.KEY("▌" if i == chosen else " "), f"  {pad(when(write.at, moment.zone), 10)}",
             style(pad(f"{text}{' ↓' if write.back else ''}", change)), pad(clip(others, also - 1), also),
             pad(clip(_lock(write), lock - 1), lock),
             clip(holder_info(write.writer) if write.writer else "not seen", writer - 1),
@@ -259,7 +258,7 @@ def _title(snapshot: Snapshot, width: int) -> Line:
     counted = _counted(snapshot.cursors)
     names = ("group", "last delivered", "moved", "every", "lag") if counted else (
         "source", "cursor", "moved", "every", "writes seen")  # fmt: skip
-    return dim(f" {_cells(width, counted, *names, clip)}  verdict", width)
+    return dim(f" {_cells(width, counted, *names, clip)}  verdict")
 
 
 def _verdict_in(cursor: Cursor, room: int) -> Line:
@@ -298,7 +297,7 @@ def _row(cursor: Cursor, snapshot: Snapshot, width: int, moment: Moment, *, chos
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
         cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
     line = join("▌" if chosen else " ", cells, "  ", _verdict_in(cursor, room), Style.DIM(mute))
-    return select(line, width) if chosen else crop(line, width)
+    return select(line, width) if chosen else line
 
 
 def _end(at: float, moment: Moment) -> str:
@@ -320,7 +319,7 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them with problems" if loud else ""
-        lines.append(fitted(width, f"   {len(hidden)} more{tail}, ", Style.KEY("5"), " shows all"))
+        lines.append(join(f"   {len(hidden)} more{tail}, ", Style.KEY("5"), " shows all"))
     return lines
 
 
@@ -339,11 +338,11 @@ def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *,
     """The list of sources with one chosen, and below it the facts about that one."""
     cursors = snapshot.cursors
     if not cursors:
-        return [plain(" no cursor file was found in the spool or next to it", width)][:height]
+        return [join(" no cursor file was found in the spool or next to it")]
     chosen = max(0, min(chosen, len(cursors) - 1))
     loud = sum(one.verdict in LOUD for one in cursors)
     problems = Style.BAD(f" · {loud:,} with problems" if loud else "")
-    title = [fitted(width, Style.TITLE(f" Cursors {len(cursors):,}"), problems)] if height >= _TITLED else []
+    title = [join(Style.TITLE(f" Cursors {len(cursors):,}"), problems)] if height >= _TITLED else []
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
@@ -354,4 +353,4 @@ def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *,
     lines = [*title, _title(snapshot, width), *rows]
     if below:
         lines += [BLANK, *cursor_detail(cursors[chosen], snapshot, width, below, moment, chosen=-1)]
-    return lines[: height + len(title)]
+    return lines

@@ -16,10 +16,8 @@ from spooltop.tui.draw.spans import (
     Lines,
     Span,
     Style,
-    crop,
     dim,
     fact_lines,
-    fitted,
     join,
     numbered,
     select,
@@ -69,20 +67,20 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None 
     if not locks or rows < 1:
         return []
     if rows < 2:
-        return [_in_a_line(locks, snapshot, width)]
+        return [_in_a_line(locks, snapshot)]
     path = 24 + min(24, max(0, width - 80) // 3)
-    lines = [dim(f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder", width)]
+    lines = [dim(f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder")]
     fits = rows - 1
     ends = common_ends([safe(lock.path) for lock in locks])
     listed = range(len(locks) if len(locks) <= fits else fits - 1) if chosen is None else visible(len(locks), fits, chosen)
     drawn = (_lock_line(locks[i], snapshot, width, path, ends, chosen=i == chosen) for i in listed)
     lines += drawn if chosen is None else map(numbered, listed, drawn)
     if chosen is None and len(listed) < len(locks):
-        lines.append(fitted(width, f"   {len(locks) - len(listed)} more, ", Style.KEY("6"), " shows all"))
+        lines.append(join(f"   {len(locks) - len(listed)} more, ", Style.KEY("6"), " shows all"))
     return lines
 
 
-def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
+def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot) -> Line:
     parts: list[Span | str] = []
     taken = [lock for lock in locks if lock.verdict != "free"]
     for lock in taken:
@@ -91,7 +89,7 @@ def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
         parts += [" · " if parts else "", _verdict(lock, snapshot), f" {name}{waits}"]
     if free := len(locks) - len(taken):
         parts.append(f"{' · ' if taken else ''}{free:,} free")
-    return fitted(width, f" {'locks':<11}", *parts)
+    return join(f" {'locks':<11}", *parts)
 
 
 def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends, *, chosen: bool) -> Line:
@@ -102,8 +100,8 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends
         why += f" · waits: {', '.join(holder_info(one) for one in lock.waiters)}"
     verdict = _verdict(lock, snapshot)
     waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none", "mkdir") else "—"
-    line = fitted(
-        width, f"{'▌' if chosen else ' '}{pad(cut_apart(safe(lock.path), path - 1, ends), path)}",
+    line = join(
+        f"{'▌' if chosen else ' '}{pad(cut_apart(safe(lock.path), path - 1, ends), path)}",
         verdict.style(pad(verdict.text, 9)),
         f"{pad_left(_held(lock, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}",
     )  # fmt: skip
@@ -116,9 +114,9 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) 
     locks = ranked(snapshot)
     troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
     tail = f" · {troubled:,} with problems, first" if troubled else ""
-    lines: Lines = [fitted(width, Style.TITLE(f" Locks {len(locks):,}"), tail)] if locks else []
+    lines: Lines = [join(Style.TITLE(f" Locks {len(locks):,}"), tail)] if locks else []
     if used := locks_used(snapshot):
-        lines.append(fitted(width, " the engine's own locks: ", used))
+        lines.append(join(" the engine's own locks: ", used))
     at = end = 0
     for i, lock in enumerate(locks):
         block = _block(lock, snapshot, width, chosen=i == chosen)
@@ -126,7 +124,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) 
             at, end = len(lines) + 1, len(lines) + 1 + len(block)
         lines += [BLANK, *(numbered(i, line) for line in block)]
     top = 0 if end <= height else min(at, end - height)
-    return lines[top:][:height]
+    return lines[top:]
 
 
 def locks_used(snapshot: Snapshot) -> Line:
@@ -211,16 +209,16 @@ def wait_lines(snapshot: Snapshot, width: int, rows: int) -> Lines:
     now = snapshot.taken_at
     locks = [lock for lock in ranked(snapshot) if lock.waiters]
     if not locks:
-        return [dim(" nobody waits for a lock", width)]
+        return [dim(" nobody waits for a lock")]
     waiting = {_identity(one) for lock in locks for one in lock.waiters}
     first = [lock for lock in locks if not any(_identity(one) in waiting for one in lock.holders)]
     drawn: set[str] = set()
     lines: Lines = []
     for lock in [*first, *locks]:
         if lock.path not in drawn:
-            lines += [crop(line, width) for line in _tree(lock, locks, drawn, now, 0, waiting if lock not in first else set())]
+            lines += _tree(lock, locks, drawn, now, 0, waiting if lock not in first else set())
     if len(lines) > rows > 0:
-        lines = [*lines[: rows - 1], dim(f"   {len(lines) - rows + 1:,} more lines", width)]
+        lines = [*lines[: rows - 1], dim(f"   {len(lines) - rows + 1:,} more lines")]
     return lines
 
 

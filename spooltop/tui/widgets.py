@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .draw.spans import ASCII, UNICODE, Line, Style, plain, select
+from .draw.spans import Line, Style, crop, dim, in_ascii, select
 from .draw.text import text_width
 from .options import Options
 
@@ -39,14 +39,15 @@ class LineWidget(Widget):
 
     def __init__(self, options: Options, id: str | None) -> None:
         super().__init__(id=id)
-        self.glyphs = ASCII if options.ascii else UNICODE
+        self._ascii = options.ascii
         self._styles = COLOURED if options.colour else UNCOLOURED
 
     def line_strip(self, line: Line) -> Strip:
-        """A row of the screen in the width of the widget. Segments are never parsed as markup."""
-        base = self.rich_style
+        """A row of the screen in the width of the widget: what does not fit is left out. Segments are never parsed as markup."""
+        base, line = self.rich_style, crop(line, self.size.width)
         segments = (
-            Segment(text, base + self._styles[style] + (_SELECTED if selected else None)) for text, style, selected, _ in line
+            Segment(text, base + self._styles[style] + (_SELECTED if selected else None))
+            for text, style, selected, _ in (in_ascii(line) if self._ascii else line)
         )
         strip = Strip(segments)
         return strip.adjust_cell_length(self.size.width, base)
@@ -86,8 +87,7 @@ class LinesView(LineWidget):
 
     def steps_to(self, x: int, y: int) -> int | None:
         """The distance in rows from the chosen row to the one at this cell. None where there is none, or none is chosen."""
-        sign = self.glyphs.text("▌")
-        chosen = (span.row for line in self._lines for span in line if span.text.startswith(sign) and span.row is not None)
+        chosen = (span.row for line in self._lines for span in line if span.text.startswith("▌") and span.row is not None)
         start, row, edge = next(chosen, None), None, 0
         for span in self._lines[y] if 0 <= y < len(self._lines) else ():
             if edge > x:
@@ -97,7 +97,7 @@ class LinesView(LineWidget):
 
     def show(self, lines: Sequence[Line]) -> None:
         """Shows these lines instead; paints the rows that differ."""
-        old, self._lines = self._lines, tuple(map(self.glyphs.line, lines))
+        old, self._lines = self._lines, tuple(lines)
         width, height = self.size
         if not self.size.area:
             self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
@@ -336,13 +336,13 @@ class VirtualList(LineWidget, Generic[T]):
         index = self._top + y
         width = self.size.width
         if index >= self.length:
-            return self.glyphs.line(self.empty) if y == 0 and not self.length else ()
+            return self.empty if y == 0 and not self.length else ()
         selected = index == self.cursor
         item = self._item(index)
         if item is None:
-            line = plain("  …", width, Style.DIM)
-            return self.glyphs.line(select(line, width) if selected else line)
-        return self.glyphs.line(self.draw(item, width, selected, self.key_of(item) in self._marks))
+            line = dim("  …")
+            return select(line, width) if selected else line
+        return self.draw(item, width, selected, self.key_of(item) in self._marks)
 
     def _settle(self, rows: Iterable[int] | None = None) -> None:
         """Called after any change (in these rows of the page only): posts a message where the cursor moved, asks for the page and

@@ -53,7 +53,7 @@ from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.header import Moment, header, notice_lines
 from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.problems import problem_lines
-from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
+from spooltop.tui.draw.spans import Line, crop, in_ascii, line_text, line_width
 from spooltop.tui.messages import PayloadRead
 from spooltop.tui.screens.base import PaletteScreen
 from spooltop.tui.screens.follow import FollowScreen, HoldersScreen
@@ -169,7 +169,7 @@ def judged_lines(lines: Sequence[Line], width: int) -> list[str]:
             wrong.append(f"wider than {width}: {text!r}")
         if not text.isprintable():
             wrong.append(f"not printable: {text!r}")
-        if not line_text(ASCII.line(line)).isascii():
+        if not line_text(in_ascii(line)).isascii():
             wrong.append(f"not ASCII with --ascii: {text!r}")
     return wrong
 
@@ -365,7 +365,7 @@ def group(task: tuple[int, int]) -> list[str]:
     wrong += [f"{one!r} is shown raw" for one in names if not escape(one).isprintable()]
     for at in range(0, len(names), SHOWN_TOGETHER):
         width = WIDTHS[(start + at) // SHOWN_TOGETHER % len(WIDTHS)]
-        lines = list(drawn(names[at : at + SHOWN_TOGETHER], raws[at], width))
+        lines = [crop(line, width) for line in drawn(names[at : at + SHOWN_TOGETHER], raws[at], width)]  # as widgets paint them
         wrong += judged_lines(lines, width)
         if at % (5 * SHOWN_TOGETHER) == 0:
             wrong += judged_cells(lines, width)

@@ -9,8 +9,8 @@ from spooltop.model.snapshot import BoxState, Percentiles, Snapshot, expired_wor
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, suppressed_words
 
 from .header import ago
-from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, crop, dim, first_fit, fitted, join, line_width, plain
-from .text import clip, pad, pad_left, shown, text_width
+from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, dim, first_fit, join, line_width
+from .text import pad, pad_left, shown, text_width
 
 _CELLS = 20
 _WITH_BYTES, _WITH_HISTORY = 48, 72
@@ -37,13 +37,13 @@ def box_table(snapshot: Snapshot, width: int) -> Lines:
         unwatched = any(None in _history(snapshot, box) for box in LIVE)
         title += f"  depth, {units.duration(snapshot.cell * _CELLS)}, a cell is {units.duration(snapshot.cell)}"
         title += "  · = not yet watched" if unwatched else ""
-    lines = [dim(title, width), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
+    lines = [dim(title), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
     if aside := [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]:
         lines.append(_aside_line(aside, width, snapshot.taken_at))
     return lines
 
 
-def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
+def boxes_in_a_line(snapshot: Snapshot) -> Line:
     """A single line for small windows: ``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``."""
     boxes, counts = snapshot.observation.boxes, snapshot.observation.counts
     loud = {
@@ -54,7 +54,7 @@ def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
     for box in (Box.NEW, Box.CUR, Box.TMP):
         if box in boxes:
             parts += [f"{' ·' if parts else ''} {box} {_depth(boxes[box])}", loud.get(box, "")]
-    return fitted(width, *parts)
+    return join(*parts)
 
 
 def _history(snapshot: Snapshot, box: Box) -> list[float | None]:
@@ -80,14 +80,14 @@ def _box_line(snapshot: Snapshot, state: BoxState, width: int) -> Line:
     oldest = "?" if state.count is None else ago(state.oldest_at, snapshot.taken_at)
     graph = ("  ", Style.BAR(spark(_history(snapshot, state.box), _CELLS))) if width >= _WITH_HISTORY else ()
     line = join(_figures(state.box, _depth(state), oldest, _bytes(state), width), *graph, "  ")
-    return fitted(width, line, _note(snapshot, state, width - line_width(line)))
+    return join(line, _note(snapshot, state, width - line_width(line)))
 
 
 def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
     if state.error:
-        return (Style.WARN(clip(shown(state.error), max(0, room))),)
+        return join(Style.WARN(shown(state.error)))
     if state.note:
-        return (Style.DIM(clip(shown(state.note), max(0, room))),)
+        return dim(shown(state.note))
     if snapshot.observation.is_mail:
         return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
     return first_fit(room, *{Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot))
@@ -136,7 +136,7 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float) -> Line:
     ))  # fmt: skip
     words = next((found for state in states if (found := expired_words(state))), "")
     expired = [join(Style.WARN(f", {one}")) for one in (words, words.partition(",")[0]) if one]
-    return fitted(width, line, first_fit(width - line_width(line), *expired, ()))
+    return join(line, first_fit(width - line_width(line), *expired, ()))
 
 
 def flow_lines(snapshot: Snapshot, width: int) -> Lines:
@@ -159,7 +159,7 @@ def flow_lines(snapshot: Snapshot, width: int) -> Lines:
         of = f"of {samples:,}  " if samples else ""
         flow = f"{pad(flow, 56)}waited {_percentiles(rates.waited)}"
         consumers = f"{pad(consumers, 56 - text_width(of))}{of}worked {_percentiles(rates.worked)}"
-    return [plain(flow, width), plain(consumers, width)]
+    return [join(flow), join(consumers)]
 
 
 def percentile_line(snapshot: Snapshot, width: int) -> Lines:
@@ -170,13 +170,13 @@ def percentile_line(snapshot: Snapshot, width: int) -> Lines:
     samples = max(rates.waited.samples, rates.worked.samples)
     times = f" waited {_percentiles(rates.waited)} · worked {_percentiles(rates.worked)}"
     of = f" · of {samples:,}" if samples else ""
-    return [crop(first_fit(width, join(times, of), join(times)), width)]
+    return [first_fit(width, join(times, of), join(times))]
 
 
-def suppressed_line(snapshot: Snapshot, width: int) -> Lines:
+def suppressed_line(snapshot: Snapshot) -> Lines:
     """Draws how many duplicates were suppressed because their message existed already; no line where there were none."""
     words = suppressed_words(snapshot.observation.suppressed)
-    return [plain(f" {shown(words)}", width)] if words else []
+    return [join(f" {shown(words)}")] if words else []
 
 
 def _rate(per_s: float | None, least: str) -> str:

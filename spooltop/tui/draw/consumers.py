@@ -14,7 +14,7 @@ from spooltop.model.vocabulary import Box
 
 from .header import Moment, ago, freshness_line, when
 from .lists import Column, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Fact, Lines, Span, Style, dim, fact_lines, fitted, join, line_width, numbered, restyle, spread, visible
+from .spans import BLANK, Fact, Lines, Span, Style, crop, dim, fact_lines, join, line_width, numbered, restyle, spread, visible
 from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
@@ -153,7 +153,7 @@ def consumer_header(
     over = f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"
     rates = over if found.window > 0 and found.measured else ""
     left = join(left, f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}", rates)
-    return [spread(left, right, width - 1), title_line(columns, across, sort=sort)]
+    return [spread(left, right, width - 1), title_line(columns, sort)]
 
 
 def list_width(width: int) -> int:
@@ -167,17 +167,17 @@ def consumer_lines(
 ) -> Lines:  # fmt: skip
     """The list with one chosen, and the facts about that one; at most ``height`` lines."""
     if found is None:
-        return [dim("   …", width)][:height]
+        return [dim("   …")]
     if not listed:
         why = wrap(_why_none(snapshot, found, filter), max(8, width - 4))
-        return [dim(f"   {part}", width) for part in why][:height]
+        return [dim(f"   {part}") for part in why]
     one = listed[max(0, min(chosen, len(listed) - 1))]
     across = list_width(width)
     if across < width:
         rows = _rows(found, listed, across, height, chosen, moment)
         facts = _detail(one, found, width - across - 1, height, moment)
         return [
-            fitted(width, row, " " * (across + 1 - line_width(row)) if fact else "", fact)
+            join(crop(row, across), " " * (across + 1 - line_width(row)) if fact else "", fact)
             for row, fact in zip_longest(rows, facts, fillvalue=BLANK)
         ]
     below = 0 if height < 8 else min(_DETAIL, max(5, height // 2))
@@ -213,7 +213,7 @@ def _rows(
     more = [f"{found.more:,} more are not listed"] if found.more else []
     more += [f"{nameless_words(found)}; 3 lists all claims"] if found.nameless else []
     more += [shown(found.error)] if found.error else []
-    tail = [dim(f"   {one}", width) for one in more][: max(0, height - 1)]
+    tail = [dim(f"   {one}") for one in more][: max(0, height - 1)]
     room = max(1, height - len(tail))
     lines = []
     for at in visible(len(listed), room, chosen, room // 2):
@@ -227,7 +227,7 @@ def _detail(one: ConsumerRow, found: ConsumerList, width: int, height: int, mome
     name = clip(consumer_name(one), max(4, width - 16))
     fill = "─" * max(0, width - 6 - len(name) - len(one.word) - 2)
     rule = join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill} "))
-    head = fitted(width, rule, _STYLES.get(one.word, Style.NORMAL)(one.word), Style.RULE(" ─"))
+    head = join(rule, _STYLES.get(one.word, Style.NORMAL)(one.word), Style.RULE(" ─"))
     return [head, *fact_lines(_facts(one, found, width, height, moment), width, _LABEL)][:height]
 
 

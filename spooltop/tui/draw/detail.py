@@ -12,7 +12,7 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdic
 from ..messages import PayloadRead
 from .header import Moment, when
 from .lists import owner_text
-from .spans import BLANK, Fact, Line, Lines, Span, Style, dim, fact_label, fact_lines, fitted
+from .spans import BLANK, Fact, Line, Lines, Span, Style, dim, fact_label, fact_lines, join
 from .text import clip_left, safe, safe_pieces, shown, text_width
 
 _LABEL = 9
@@ -44,7 +44,7 @@ def detail(
     below += body.lines(room - facts)
     seen = below[:room]
     if seen and (more := body.more(room - facts)):
-        seen[-1] = dim(f" … {more}", width)
+        seen[-1] = dim(f" … {more}")
     return [_rule(row, read, width), *seen][:height]
 
 
@@ -60,7 +60,7 @@ def message_lines(
     lines = [*top, *body.lines(min(scroll + height, LONGEST) - len(top))]
     scroll = max(0, min(scroll, len(lines) - height))
     if len(lines) == LONGEST and scroll + height >= LONGEST and (more := body.more(LONGEST - len(top))):
-        lines[-1] = dim(f" … {more}; y copies all", width)
+        lines[-1] = dim(f" … {more}; y copies all")
     return lines[scroll : scroll + height], scroll
 
 
@@ -73,12 +73,12 @@ def _rule(row: Row, read: PayloadRead, width: int) -> Line:
     right = clip_left(f" {size_text(row, read)} ─", max(4, width // 3))
     name = clip_left(safe(row.id), max(4, width - text_width(right) - 5))
     fill = "─" * max(0, width - 4 - text_width(name) - text_width(right) - 1)
-    return fitted(width, Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}"))
+    return join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}"))
 
 
-def fact_line(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
+def fact_line(label: str, text: str, style: Style = Style.NORMAL) -> Line:
     """A fact on one line, with its label in a column of its own."""
-    return fitted(width, fact_label(label, _LABEL), style(text))
+    return join(fact_label(label, _LABEL), style(text))
 
 
 def _fact_lines(row: Row, read: PayloadRead, width: int, moment: Moment, worked: Percentiles | None = None) -> Lines:
@@ -164,7 +164,6 @@ class PayloadLines:
         self.drawn = 0
         """Bytes that were drawn so far."""
         self._payload = payload
-        self._width = width
         self._lines = [note] if note else []
         self._next = safe_pieces(payload.data, max(2, width - 2))
         self._ended = bool(note)
@@ -198,8 +197,7 @@ class PayloadLines:
         self._ended = True
         payload = self._payload
         if payload.truncated:
-            words = f" … the first {len(payload.data):,} of {payload.size:,} bytes"
-            self._lines.append(dim(words, self._width))
+            self._lines.append(dim(f" … the first {len(payload.data):,} of {payload.size:,} bytes"))
 
 
 _NOTHING = Payload(b"", 0, False)
@@ -212,7 +210,7 @@ def _body(read: PayloadRead, width: int) -> PayloadLines:
     words, style = ("being read…", Style.DIM) if payload is None else ("empty", Style.NORMAL)
     if read.error:
         words, style = shown(read.error), Style.WARN
-    return PayloadLines(_NOTHING, width, fact_line("payload", words, width, style))
+    return PayloadLines(_NOTHING, width, fact_line("payload", words, style))
 
 
 @lru_cache(maxsize=2)

@@ -9,7 +9,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Ages, Snapshot
 from spooltop.model.vocabulary import Box
 
-from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, dim, fitted, join, restyle
+from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, dim, join, restyle
 from .text import clip, pad, pad_left, safe, text_width
 
 _LABEL, _SCALE = 7, 7
@@ -70,8 +70,8 @@ def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
     for name, values, top, scale in figures:
         for at, (edge, text) in enumerate(_graph(values, top, high, wide, scale if top else "")):
             label = "" if at else name
-            lines.append(fitted(width, f" {pad(label, _LABEL)}", Style.DIM(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)))
-    return [*lines, fitted(width, " " * (_LABEL + _SCALE + 2), Style.DIM(_axis(snapshot, cells, wide)))]
+            lines.append(join(f" {pad(label, _LABEL)}", Style.DIM(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)))
+    return [*lines, join(" " * (_LABEL + _SCALE + 2), Style.DIM(_axis(snapshot, cells, wide)))]
 
 
 def _highest(values: Sequence[float | None]) -> float:
@@ -88,8 +88,8 @@ def depth_chart(snapshot: Snapshot, width: int, height: int) -> Lines:
     graph = _graph(values, top, min(_HIGHEST, height - 2), wide, f"{top:,.0f}")
     return [
         join(Style.TITLE(" depth of new"), Style.DIM(" · "), *flow_note(snapshot)),
-        *(fitted(width, Style.DIM(f" {pad_left(edge, 10)} "), Style.BAR(text)) for edge, text in graph),
-        dim(" " * 12 + _axis(snapshot, len(values), wide), width),
+        *(join(Style.DIM(f" {pad_left(edge, 10)} "), Style.BAR(text)) for edge, text in graph),
+        dim(" " * 12 + _axis(snapshot, len(values), wide)),
     ]
 
 
@@ -107,13 +107,13 @@ HISTOGRAM_LINES = _BARS + _SOURCES + 2
 """Lines of the histogram, whatever it shows: bars, column titles, totals and sources."""
 
 
-def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -> Lines:
-    """At most ``rows`` lines; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
+def age_histogram(snapshot: Snapshot, width: int, rows: int) -> Lines:
+    """At most ``HISTOGRAM_LINES``; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
     ages = snapshot.observation.ages
     if ages is None:
         return []
     if not ages.of:
-        return [dim("   nothing waits", width)]
+        return [dim("   nothing waits")]
     lines = [
         *_bars(ages.counts, width),
         restyle(_row("source", ["all", *_classes(ages.bounds)], width), Style.DIM),
@@ -124,8 +124,8 @@ def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -
         name = "unknown" if one.source is None else clip(safe(one.source), _SOURCE - 1)
         lines.append(_row(name, _figures(ages, (one.total, *one.counts)), width))
     if ages.sources > fits:
-        lines.append(dim(f"   {ages.sources - fits:,} more sources", width))
-    return lines[:rows]
+        lines.append(dim(f"   {ages.sources - fits:,} more sources"))
+    return lines
 
 
 def histogram_note(snapshot: Snapshot) -> Line:
@@ -158,7 +158,7 @@ def _row(name: str, figures: Sequence[str], width: int) -> Line:
     """A line of the table. Zeros are dim, so that the other figures stand out."""
     total, cell = _cells(width)
     cells = (Style.DIM(pad_left(figure, cell if i else total), figure in ("0", "~0")) for i, figure in enumerate(figures))
-    return fitted(width, f" {pad(name, _SOURCE)}", *cells)
+    return join(f" {pad(name, _SOURCE)}", *cells)
 
 
 def _figures(ages: Ages, counts: Sequence[int]) -> list[str]:
@@ -177,7 +177,7 @@ def _bars(counts: Sequence[int], width: int) -> Lines:
     for row in range(_BARS, 0, -1):
         chars = [_cell(n, top, row, _BARS) if n else " " for n in counts]
         bars = (join("  ", Style.BAR(char * (cell - 2), char != " ")) for char in chars)
-        lines.append(fitted(width, " " * (1 + _SOURCE + total), *bars))
+        lines.append(join(" " * (1 + _SOURCE + total), *bars))
     return lines
 
 
@@ -186,7 +186,7 @@ def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> Lines:
     ages = snapshot.observation.ages
     if ages is None:
         return []
-    return age_bars(ages.bounds, _figures(ages, ages.counts), ages.counts, width)[:rows]
+    return age_bars(ages.bounds, _figures(ages, ages.counts), ages.counts, width)
 
 
 def age_bars(
@@ -200,5 +200,5 @@ def age_bars(
     for at, (name, figure, n) in enumerate(zip(_classes(bounds), figures, counts, strict=True)):
         label = Style.DIM(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", not n)
         bar = Style.BAR("█" * max(1, round(n / top * room)) if n else "")
-        lines.append(fitted(width, label, bar, *notes[at : at + 1]))
+        lines.append(join(label, bar, *notes[at : at + 1]))
     return lines

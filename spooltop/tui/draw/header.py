@@ -14,7 +14,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Snapshot, capacity_words
 from spooltop.model.vocabulary import Action
 
-from .spans import Line, Lines, Span, Style, crop, first_fit, join, line_width, plain, restyle, spread
+from .spans import Line, Lines, Span, Style, first_fit, join, line_width, restyle, spread
 from .text import clip, clip_left, safe, shown, text_width, wrap
 
 # Says how fresh the screen is, in the words of the header.
@@ -104,7 +104,7 @@ NOTICE_LINES = 3
 def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> Lines:
     """A notice in place of the keys. Longer text continues on the last line, which is cut."""
     lines = wrap(shown(words), max(1, width - 2))
-    return [plain(f" {line}", width, style) for line in [*lines[: NOTICE_LINES - 1], " ".join(lines[NOTICE_LINES - 1 :])] if line]
+    return [join(style(f" {line}")) for line in [*lines[: NOTICE_LINES - 1], " ".join(lines[NOTICE_LINES - 1 :])] if line]
 
 
 _WHO = 16
@@ -117,7 +117,7 @@ def header(snapshot: Snapshot | None, width: int, target: str, moment: Moment) -
     moment = _with_watch(snapshot, moment)
     if snapshot is not None and moment.stale_for is not None:  # the part that does not answer is on the first line
         seen = f" as of {when(snapshot.observation.as_of, moment.zone, offset=True)} ·"
-        second = crop(restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM), width)
+        second = restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM)
     return [_first(snapshot, width, target, moment), second]
 
 
@@ -183,4 +183,4 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
         )
         for some in (words, brief)
     )
-    return crop(first_fit(width - 1, *variants), width)
+    return first_fit(width - 1, *variants)

@@ -18,7 +18,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 
 from .header import Moment, Times, freshness_line
-from .spans import Line, Span, Style, crop, first_fit, join, line_width, point_out, select, spread
+from .spans import Line, Span, Style, first_fit, join, line_width, point_out, select, spread
 from .text import ALONE, Ends, clip, clip_left, cut_apart, pad, pad_left, safe, shown, text_width
 
 GAP = 2
@@ -285,7 +285,7 @@ def list_header(
     return spread(line, right, width - 1)
 
 
-def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = None) -> Line:
+def title_line(columns: Sequence[Column], sort: Sort | None = None) -> Line:
     """The titles above their columns; the column of the order has an arrow."""
     parts: list[Span] = [Span(" " * MARGIN)]
     for i, column in enumerate(columns):
@@ -297,7 +297,7 @@ def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = Non
         parts.append((Style.KEY if arrow else Style.DIM)(text))
         if i < len(columns) - 1:
             parts.append(Style.DIM(" " * GAP))
-    return crop(parts, width)
+    return join(*parts)
 
 
 def row_line(
@@ -321,7 +321,7 @@ def row_line(
         parts += point_out((fitted,), texts) if column.title in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
-    return select(parts, width) if selected else crop(parts, width)
+    return select(parts, width) if selected else join(*parts)
 
 
 FILTERED = frozenset({"source", "owner", "evidence", "state", "reason", "message", "file"})

@@ -20,7 +20,7 @@ from .graphs import depth_chart
 from .header import Moment
 from .panels import ages_section, flow_section, happened_lines, ranked_rows, side_claims
 from .problems import problem_block, problem_keys, problem_title, top_problems
-from .spans import BLANK, Lines, Style, crop, fitted, join, paragraph, restyle
+from .spans import BLANK, Lines, Style, dim, join, paragraph, restyle
 from .text import safe, shown
 
 PANELS_WIDE, PANELS_HIGH = 120, 24
@@ -67,7 +67,7 @@ def _sections(
 
     def boxes(width: int, rows: int) -> Lines:
         lines = box_table(snapshot, width) + flow_lines(snapshot, width)
-        return lines + percentile_line(snapshot, width) + suppressed_line(snapshot, width)
+        return lines + percentile_line(snapshot, width) + suppressed_line(snapshot)
 
     happened = partial(happened_lines, snapshot, events, moment)
     panels = {"happened": Section("what happened, newest first", happened, 3)}
@@ -114,9 +114,9 @@ def overview(
     has panels with borders, in which ``events`` are shown, newest first; a high and narrow one shows some of their contents
     below."""
     if snapshot is None:
-        return [BLANK, fitted(width, " ", Style.DIM("looking for the first time…"))][:height]
+        return [BLANK, dim(" looking for the first time…")]
     if snapshot.observation.is_mail:
-        return _mail(snapshot, width)[:height]
+        return _mail(snapshot, width)
     if width >= PANELS_WIDE and height >= PANELS_HIGH:
         return overview_panels(snapshot, events, width, height, moment, chosen=chosen)
     lines = top_problems(snapshot, width, problem_rows(height), chosen=chosen)
@@ -128,11 +128,11 @@ def overview(
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
-        below += boxes[:room] if room >= 2 else [boxes_in_a_line(snapshot, width)][:room]
+        below += boxes[:room] if room >= 2 else [boxes_in_a_line(snapshot)][:room]
         flow = flow_lines(snapshot, width)
         if room - len(below) >= len(flow):
             below += flow
-            below += suppressed_line(snapshot, width)[: room - len(below)]
+            below += suppressed_line(snapshot)[: room - len(below)]
     glance = cursor_glance(snapshot, width, room - len(below))
     left = room - len(below) - len(glance)
     locks = lock_lines(snapshot, width, left) if height >= _TINY else []
@@ -148,7 +148,7 @@ def overview(
         below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
     if moment.stale_for is not None:
         below = [restyle(line, Style.DIM) for line in below]
-    return [crop(line, width) for line in (lines + below)[:height]]
+    return lines + below
 
 
 def _mail(snapshot: Snapshot, width: int) -> Lines:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 
 from spooltop.cursors.draw import written
 from spooltop.model import units
-from spooltop.model.backend import Sort
 from spooltop.model.snapshot import AGE_BOUNDS, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Owner, Row, Verdict, began
 
@@ -20,7 +19,7 @@ from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, flow_graphs, flow_
 from .header import Moment, ago, when
 from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
-from .spans import BLANK, Line, Lines, Style, dim, fitted, join, plain
+from .spans import BLANK, Line, Lines, Style, dim, join
 from .text import clip_left, pad, pad_left, safe, shown
 
 # Draws what happened, newest first: problems that began and ended, operations, reverted cursors, consumers that exited.
@@ -36,8 +35,8 @@ def happened_lines(
     found = [*((event.at, _event(event)) for event in events[:rows]), *_reverts(snapshot)]
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
-        return [dim(f" nothing since watching began {units.span(snapshot.watched_for)} ago", width)][:rows]
-    return [fitted(width, Style.DIM(f" {when(at, moment.zone)} "), line) for at, line in found[:rows]]
+        return [dim(f" nothing since watching began {units.span(snapshot.watched_for)} ago")]
+    return [join(Style.DIM(f" {when(at, moment.zone)} "), line) for at, line in found[:rows]]
 
 
 def _event(event: LoggedEvent) -> Line:
@@ -72,16 +71,16 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int) -> Lines:
     state = snapshot.observation.boxes[box]
     found = snapshot.observation.claims if box is Box.CUR else snapshot.observation.tmp
     if not found:
-        return [dim("   none" if state.count == 0 else "   not judged", width)]
+        return [dim("   none" if state.count == 0 else "   not judged")]
     columns = columns_for(box, width)
     ranked = sorted(found, key=lambda row: (_rank(row), row.in_box_since or 0.0))
     count = max(state.count or 0, len(found))
     fits = rows - 1 if count <= rows - 1 else rows - 2
-    lines = [title_line(columns, width, sort=Sort(""))]
+    lines = [title_line(columns)]
     lines += [row_line(row, columns, width, Moment(snapshot.taken_at)) for row in ranked[: max(0, fits)]]
     if (more := count - min(fits, len(found))) > 0:
-        lines.append(dim(f"   {units.count(more, complete=state.complete)} more", width))
-    return lines[:rows]
+        lines.append(dim(f"   {units.count(more, complete=state.complete)} more"))
+    return lines
 
 
 def side_claims(snapshot: Snapshot, width: int, height: int) -> Lines:
@@ -182,7 +181,7 @@ def _holder(row: Row | None, snapshot: Snapshot, moment: Moment, width: int, row
     now = moment.now
     owner = row.owner if row is not None else None
     if row is None or owner is None:
-        return [dim(" not known: the message does not name it", width)]
+        return [dim(" not known: the message does not name it")]
     started = "not known" if owner.start is None else f"{when(owner.start, moment.zone)}, {ago(owner.start, now)} ago"
     where = f"{safe(owner.user) if owner.user else '?'} on {safe(owner.host) if owner.host else '?'}"
     held = [one for one in snapshot.observation.claims if one.owner == owner]
@@ -194,13 +193,13 @@ def _holder(row: Row | None, snapshot: Snapshot, moment: Moment, width: int, row
     if owner.name:
         facts = [("consumer", safe(owner.name)), *([("process", f"pid {pid}{host}")] if owner.pid is not None else [])]
     lines = [
-        *(fact_line(label, text, width) for label, text in facts),
-        fitted(width, fact_line("state", "", width), verdict_span(row), f": {shown(row.evidence)}" if row.evidence else ""),
-        fact_line("claims", f"{many}{', the others:' if others else ''}", width),
+        *starmap(fact_line, facts),
+        join(fact_line("state", ""), verdict_span(row), f": {shown(row.evidence)}" if row.evidence else ""),
+        fact_line("claims", f"{many}{', the others:' if others else ''}"),
     ]
     for one in others[: max(0, rows - len(lines))]:
         attempt = f", attempt {one.attempt}" if one.attempt else ""
-        lines.append(plain(f"   {units.age(one.in_box_age(now)):>4}  {short_id(safe(one.id), 20)}{attempt}", width))
+        lines.append(join(f"   {units.age(one.in_box_age(now)):>4}  {short_id(safe(one.id), 20)}{attempt}"))
     return lines
 
 
@@ -210,24 +209,24 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
     for row in found:
         groups.setdefault(row.owner, []).append(row)
     if not groups:
-        return [dim("   none", width)]
+        return [dim("   none")]
 
     ordered = sorted(groups.values(), key=lambda held: (min(map(_rank, held)), _since(held)))
     name = max(14, min(24, width - 48))
     why = width >= 26 + name + _EVIDENCE
     who = "consumer" if any(one is not None and one.name for one in groups) else "process"
     titles = f" {'verdict':<10}{pad(who, name)}{'number':>7}{'oldest':>8}"
-    lines = [dim(f"{titles}{'  evidence' if why else ''}", width)]
+    lines = [dim(f"{titles}{'  evidence' if why else ''}")]
     fits = rows - 1 if len(ordered) <= rows - 1 else rows - 2
     for held in ordered[: max(0, fits)]:
         worst = min(held, key=_rank)
         verdict = verdict_span(worst)
         figures = f"{len(held):>7,}{pad_left(ago(_since(held), now), 8)}"
         text = f"{pad(owner_text(worst.owner), name)}{figures}{f'  {shown(worst.evidence)}' if why else ''}"
-        lines.append(fitted(width, " ", verdict.style(pad(verdict.text, 10)), text))
+        lines.append(join(" ", verdict.style(pad(verdict.text, 10)), text))
     if fits < len(ordered):
-        lines.append(dim(f"   {len(ordered) - fits:,} more", width))
-    return lines[:rows]
+        lines.append(dim(f"   {len(ordered) - fits:,} more"))
+    return lines
 
 
 def _since(held: Sequence[Row]) -> float:
@@ -243,22 +242,22 @@ def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lin
         bad[place] += row.verdict in (Verdict.DEAD, Verdict.ABANDONED)
     style, word = (Style.WARN, "abandoned") if found and found[0].box is Box.TMP else (Style.BAD, "DEAD")
     notes = [style(f" {n:,} {word}" if n else "") for n in bad]
-    return age_bars(AGE_BOUNDS, [f"{n:,}" for n in counts], counts, width, notes)[:rows]
+    return age_bars(AGE_BOUNDS, [f"{n:,}" for n in counts], counts, width, notes)
 
 
 def _times(snapshot: Snapshot, width: int, rows: int) -> Lines:
     rates = snapshot.rates
-    lines = [dim(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}", width)]
+    lines = [dim(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}")]
     for name, times in (("waited", rates.waited), ("worked", rates.worked)):
         figures = "".join(f"{units.duration(value):>6}" for value in (times.p50, times.p95, times.p99))
-        lines.append(plain(f" {name:<8}{figures}", width))
+        lines.append(join(f" {name:<8}{figures}"))
     samples = max(rates.waited.samples, rates.worked.samples)
-    return [*lines, dim(f" of {samples:,} done", width)][:rows]
+    return [*lines, dim(f" of {samples:,} done")]
 
 
 def _aside(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """The boxes of what was set aside."""
-    lines = [dim(f" {'box':<10}{'number':>8}{'bytes':>8}{'oldest':>8}  kept", width)]
+    lines = [dim(f" {'box':<10}{'number':>8}{'bytes':>8}{'oldest':>8}  kept")]
     for box in ASIDE:
         state = snapshot.observation.boxes.get(box)
         if state is None:
@@ -269,5 +268,5 @@ def _aside(snapshot: Snapshot, width: int, rows: int) -> Lines:
         bytes = ("~" if state.bytes_estimated else "") + units.size(state.bytes if state.count is not None else None)
         figures = (units.count(state.count, complete=state.complete), bytes, oldest)
         text = f" {box:<10}{''.join(pad_left(figure, 8) for figure in figures)}  {kept}"
-        lines.append(fitted(width, text, Style.WARN(expired)))
-    return lines[:rows]
+        lines.append(join(text, Style.WARN(expired)))
+    return lines

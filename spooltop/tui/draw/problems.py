@@ -9,8 +9,8 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, numbered, select, spread, visible
-from .text import clip, safe, shown, wrap
+from .spans import BLANK, Line, Lines, Span, Style, join, line_width, numbered, select, spread, visible
+from .text import safe, shown, wrap
 
 SIGNS = {
     Severity.CRITICAL: Style.BAD("✗"),
@@ -59,7 +59,7 @@ def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) 
         return problem_block(snapshot, width, rows + 2)
     title, keys = join(Style.TITLE(f" {problem_title(snapshot)}")), join(Style.DIM(problem_keys(snapshot)))
     fits = line_width(title) + line_width(keys) + 3 <= width
-    head = spread(title, keys, width - 1) if fits else crop(title, width)
+    head = spread(title, keys, width - 1) if fits else title
     return [head, *problem_block(snapshot, width, rows + 1, chosen=chosen)]
 
 
@@ -86,15 +86,14 @@ def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0)
     lines = [numbered(i, _line(problems[i], width, capabilities, chosen=i == chosen)) for i in listed]
     lines += [BLANK] * (rows - 1 - len(lines))
     rest = [_brief(problem) for i, problem in enumerate(problems) if i not in listed]
-    more = fitted(width, f"   {len(rest)} more, ", Style.KEY("!"), f" shows all: {' · '.join(rest)}")
+    more = join(f"   {len(rest)} more, ", Style.KEY("!"), f" shows all: {' · '.join(rest)}")
     return [*lines, more if rest else BLANK]
 
 
 def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: bool) -> Line:
     key, words = problem_hint(problem, capabilities)
     hint = join(Style.KEY(key), f" {words}" if words and width >= 50 else "")  # the problem matters more than its command
-    text = clip(shown(problem.text), max(1, width - 5 - line_width(hint)))
-    left = (Style.KEY("▌" if chosen else " "), SIGNS[problem.severity], Span(f" {text}"))
+    left = (Style.KEY("▌" if chosen else " "), SIGNS[problem.severity], Span(f" {shown(problem.text)}"))
     line = spread(left, hint, width - 1)
     if chosen:  # the sign keeps its colour under the cursor
         line = (*line[:2], *select(line[2:], width - 2))
@@ -118,7 +117,7 @@ def _nothing(snapshot: Snapshot, width: int, rows: int) -> Lines:
     if len(parts) > rows:  # a line for each only where they fit
         parts = wrap(shown(" ".join(sentences)), room)
     head = join(" ", Style.GOOD("✓"), " ")
-    lines = [fitted(width, "   " if i else head, part) for i, part in enumerate(parts)]
+    lines = [join("   " if i else head, part) for i, part in enumerate(parts)]
     if len(lines) > rows and rows > 0:
-        lines[rows - 1] = fitted(width, lines[rows - 1], " …")
+        lines[rows - 1] = join(lines[rows - 1], " …")
     return lines[:rows]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from msgspec import Struct
 from rich.cells import cell_len
 
 from .text import _ELLIPSIS, clip, wrap
@@ -85,14 +84,9 @@ def join(*parts: str | Span | Line) -> Line:
     return merge(spans)
 
 
-def plain(text: str, width: int, style: Style = Style.NORMAL) -> Line:
-    """A line of one style, cut to ``width`` cells."""
-    return merge((Span(clip(text, width), style),))
-
-
-def dim(text: str, width: int) -> Line:
+def dim(text: str) -> Line:
     """A line of titles, or about what is not shown."""
-    return plain(text, width, Style.DIM)
+    return join(Style.DIM(text))
 
 
 def crop(line: Sequence[Span], width: int) -> Line:
@@ -109,11 +103,6 @@ def crop(line: Sequence[Span], width: int) -> Line:
         out.append(span)
         room -= size
     return merge(out)
-
-
-def fitted(width: int, *parts: str | Span | Line) -> Line:
-    """The parts as one line of at most ``width`` cells."""
-    return crop(join(*parts), width)
 
 
 def first_fit(width: int, *variants: Line) -> Line:
@@ -177,13 +166,13 @@ _APART = frozenset({Style.KEY, Style.TITLE, Style.DIM, Style.RULE, Style.BAR})
 def paragraph(text: str, width: int, style: Style = Style.NORMAL, *, margin: str = "", indent: int = 0) -> Lines:
     """A text over as many lines of one style as it needs."""
     parts = wrap(text, width - 2 if margin else width, indent=indent)
-    return [plain(f"{margin}{part}", width, style) for part in parts]
+    return [join(style(f"{margin}{part}")) for part in parts]
 
 
 def headed(head: Span, text: str, width: int, *, indent: int = 3) -> Lines:
     """A text that begins with a head that stands out, over as many lines as it needs, the later ones indented."""
     first, *more = wrap(f"{head.text}{text}", width, indent=indent)
-    return [fitted(width, head, first.removeprefix(head.text)), *(plain(part, width) for part in more)]
+    return [join(head, first.removeprefix(head.text)), *map(join, more)]
 
 
 def labelled(label: Span, width: int, text: str, style: Style = Style.NORMAL, most: int = 1000) -> Lines:
@@ -193,7 +182,7 @@ def labelled(label: Span, width: int, text: str, style: Style = Style.NORMAL, mo
     if len(parts) > most:
         parts = [*parts[: most - 1], clip(f"{parts[most - 1]} …", room)]
     after = Span(" " * len(label.text), label.style)
-    return [fitted(width, after if i else label, Span(part, style)) for i, part in enumerate(parts)]
+    return [join(after if i else label, style(part)) for i, part in enumerate(parts)]
 
 
 Fact: TypeAlias = tuple[str, str] | tuple[str, str, Style] | tuple[str, str, Style, int]
@@ -220,21 +209,12 @@ _SIGNS = {
 }  # fmt: skip
 
 
-class Glyphs(Struct, frozen=True):
-    """The signs that a terminal can show. Lines are drawn with all signs and converted last, so that widths stay the same."""
-
-    ascii: bool
-
-    def text(self, text: str) -> str:
-        """The same text in the same width; a character without a replacement becomes one ``?`` per cell."""
-        if not self.ascii or text.isascii():
-            return text
-        text = text.replace(" ≥", ">=")  # two characters for one sign, where they fit
-        return "".join(c if c.isascii() else _SIGNS.get(c, "?" * cell_len(c)) for c in text)
-
-    def line(self, line: Line) -> Line:
-        """The same line in the same width."""
-        return merge(span._replace(text=self.text(span.text)) for span in line) if self.ascii else line
+def in_ascii(line: Line) -> Line:
+    """The same line in the same width for a terminal that shows ASCII alone; a character without a replacement becomes one ``?``
+    per cell. Lines are drawn with all signs and converted last, so that widths stay the same."""
+    return merge(span._replace(text=span.text if span.text.isascii() else _ascii(span.text)) for span in line)
 
 
-UNICODE, ASCII = Glyphs(False), Glyphs(True)
+def _ascii(text: str) -> str:
+    text = text.replace(" ≥", ">=")  # two characters for one sign, where they fit
+    return "".join(c if c.isascii() else _SIGNS.get(c, "?" * cell_len(c)) for c in text)

@@ -46,15 +46,12 @@ from ..draw.spans import (
     Lines,
     Span,
     Style,
-    crop,
     dim,
-    fitted,
     join,
     line_text,
     line_width,
     numbered,
     paragraph,
-    plain,
     restyle,
     visible,
 )
@@ -173,7 +170,7 @@ ANYWHERE = (*WAY_OUT, "ctrl+z", "ctrl+l")
 def too_small(width: int, height: int) -> Lines:
     """The text of a window that is too small."""
     words = f"spooltop needs {LEAST[0]}×{LEAST[1]}, this is {width}×{height}. q leaves."
-    return paragraph(words, max(1, width))[:height]
+    return paragraph(words, max(1, width))
 
 
 def _key(key: str, character: str | None, event: Event) -> Key:
@@ -691,16 +688,16 @@ class PaletteScreen(ChoosingScreen[str | None]):
     def draw(self, width: int, height: int) -> Lines:
         found = self.found
         self.clamp()
-        lines = [fitted(width, Style.KEY(" :"), shown(self.typing.text), Style.KEY("█"))]
+        lines = [join(Style.KEY(" :"), shown(self.typing.text), Style.KEY("█"))]
         for i in visible(len(found), height - 1, self.at):
             command, reason = found[i]
             words = Style.STRONG(pad(command.id, 17)), Style.KEY(pad(command.shown_keys, 12)), shown(reason or command.help)
             line = join(Style.KEY("▌" if i == self.at else " "), *words)
-            lines.append(numbered(i, crop(restyle(line, Style.DIM) if reason else line, width)))
-        return lines if found else [*lines, dim("  no action matches these words", width)]
+            lines.append(numbered(i, restyle(line, Style.DIM) if reason else line))
+        return lines if found else [*lines, dim("  no action matches these words")]
 
     def bottom_lines(self, width: int) -> Lines:
-        return [plain(shown(self.message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width)]
+        return [join(shown(self.message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits")]
 
     def do_run(self) -> None:
         if self.typing.text.strip() in ("q", "quit"):
@@ -728,9 +725,9 @@ class SortScreen(ChoosingScreen[str | None]):
 
     def draw(self, width: int, height: int) -> Lines:
         self.clamp()
-        lines: Lines = [plain(" Sort by", width, Style.TITLE), ()]
+        lines: Lines = [join(Style.TITLE(" Sort by")), ()]
         for at, (word, title) in enumerate(self.columns):
-            line = join(Style.KEY("▌" if at == self.at else " "), plain(title or word, width - 2))
+            line = join(Style.KEY("▌" if at == self.at else " "), title or word)
             lines.append(numbered(at, restyle(line, Style.STRONG) if at == self.at else line))
         return lines
 
@@ -819,15 +816,15 @@ def draw_help(sections: Mapping[str, Sequence[HelpEntry]], width: int) -> Lines:
         if lines:
             lines.append(BLANK)
         if title:
-            lines.append(plain(f" {shown(title)}", width, Style.TITLE))
+            lines.append(join(Style.TITLE(f" {shown(title)}")))
         lines += _entries(entries, keys, width)
     return lines
 
 
-def fit(lines: Lines, width: int, height: int) -> Lines:
+def fit(lines: Lines, height: int) -> Lines:
     """At most ``height`` lines, of which the last says how many more there are."""
     more = len(lines) - height
-    return [*lines[: height - 1], dim(f" … {more + 1} more lines, PgDn", width)] if more > 0 else lines
+    return [*lines[: height - 1], dim(f" … {more + 1} more lines, PgDn")] if more > 0 else lines
 
 
 def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> Lines:
@@ -843,7 +840,7 @@ def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> Lines:
         elif not left:
             left = first
         else:
-            lines.append(fitted(width, left, " " * (half - line_width(left)), first))
+            lines.append(join(left, " " * (half - line_width(left)), first))
             left = ()
     return [*lines, *filter(None, (left,))]
 
@@ -869,8 +866,8 @@ def _entry(entry: HelpEntry, keys: int, width: int) -> Lines:
     key, style = (Style.DIM, Style.DIM) if entry.why_not else (Style.KEY, Style.NORMAL)
     head = key(f"   {pad(_keys(shown(entry.keys), keys), keys)}")
     return [
-        fitted(width, head, style(f"  {parts[0]}")),
-        *(plain(f"{' ' * (keys + 5)}{part}", width, style) for part in parts[1:]),
+        join(head, style(f"  {parts[0]}")),
+        *(join(style(f"{' ' * (keys + 5)}{part}")) for part in parts[1:]),
     ]
 
 
@@ -903,7 +900,7 @@ class HelpScreen(TextScreen[None]):
         return draw_help(help_entries(context) | meanings, width)
 
     def draw(self, width: int, height: int) -> Lines:
-        return fit(super().draw(width, height), width, height)
+        return fit(super().draw(width, height), height)
 
     def typed(self, event: Key) -> bool:
         if super().typed(event):

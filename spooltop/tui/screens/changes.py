@@ -30,14 +30,12 @@ from ..draw.spans import (
     Span,
     Style,
     dim,
-    fitted,
     headed,
     join,
     labelled,
     line_text,
     numbered,
     paragraph,
-    plain,
     point_out,
     select,
     visible,
@@ -60,8 +58,8 @@ def _stored(value: ParsedValue, room: int) -> str:
     return f"{clip_left(text, max(8, room - len(words)))}{words}"
 
 
-def _labelled(label: str, text: str, inner: int, *more: Span) -> Line:
-    return fitted(inner, Style.DIM(f"{label:<{_LABEL}}"), text, *more)
+def _labelled(label: str, text: str, *more: Span) -> Line:
+    return join(Style.DIM(f"{label:<{_LABEL}}"), text, *more)
 
 
 class FormScreen(TableScreen[ScreenResultType]):
@@ -138,10 +136,10 @@ class InjectScreen(FormScreen[None]):
             cursor = Style.KEY("█" if chosen else "")
             gap = " " * (room - text_width(text) - len(cursor.text))
             hint = Style.DIM(HINTS[field])
-            body.append(fitted(inner, sign, name, text, cursor, gap, hint if one_line else ""))
+            body.append(join(sign, name, text, cursor, gap, hint if one_line else ""))
             if not one_line:
-                body.append(fitted(inner, " " * (2 + _NAME), hint))
-        body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
+                body.append(join(" " * (2 + _NAME), hint))
+        body += [BLANK, join("They are marked as tests; consumers take them. Enter opens a plan first.")]
         return "Inject test messages into new", body
 
     def keys_line(self, width: int) -> Line:
@@ -201,11 +199,11 @@ class SetCursorScreen(FormScreen[None]):
         cursor, value = self.present, self.value
         room = max(1, inner - _LABEL)
         body = [
-            _labelled("now", clip_left(shown(cursor.shown), room), inner),
-            _labelled("new", clip_left(shown(self.typing.text), room - 1), inner, Style.KEY("█")),
-            _labelled("stored", _stored(value, room), inner) if value is not None and cursor.in_file else BLANK,
-            _labelled("file" if cursor.in_file else "stream", clip_left(safe(cursor.file), room), inner),
-            _labelled("verdict", "", inner, *verdict_words(cursor)),
+            _labelled("now", clip_left(shown(cursor.shown), room)),
+            _labelled("new", clip_left(shown(self.typing.text), room - 1), Style.KEY("█")),
+            _labelled("stored", _stored(value, room)) if value is not None and cursor.in_file else BLANK,
+            _labelled("file" if cursor.in_file else "stream", clip_left(safe(cursor.file), room)),
+            _labelled("verdict", "", *verdict_words(cursor)),
             BLANK,
         ]
         advice = "Only this section of the file changes, under the lock next to it. Enter opens a plan first."
@@ -299,33 +297,33 @@ def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> Lin
 
 def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> Lines:
     """The messages that an undo can move, then those that it cannot, by reason."""
-    lines = [plain(f"{len(items):,} can be undone" if items else "nothing can be undone now", inner, Style.STRONG)]
+    lines = [join(Style.STRONG(f"{len(items):,} can be undone" if items else "nothing can be undone now"))]
     for item in items:
         if item.words:
             lines += paragraph(shown(item.words), inner, margin="  ")
         else:
             where = pad(item.row.box.value, _BOX)
-            lines.append(fitted(inner, f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"))
+            lines.append(join(f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"))
     reasons: dict[str, list[str]] = {}
     for one in refused:
         reasons.setdefault(one.reason, []).append(one.row.id)
     for reason, ids in reasons.items():
         lines += headed(Style.WARN(f"{len(ids):,} not: "), shown(reason), inner, indent=2)
-        lines += [dim(f"  {clip_left(safe(id), max(4, inner - 2))}", inner) for id in ids]
+        lines += [dim(f"  {clip_left(safe(id), max(4, inner - 2))}") for id in ids]
     return lines
 
 
 def _audit(trail: AuditTrail, inner: int, zone: Zone) -> Lines:
     """The steps in the journal, each with the items that were not done."""
     head = "The journal" if trail.lines else "The journal has no line about it"
-    lines = [BLANK, plain(head, inner, Style.STRONG)]
+    lines = [BLANK, join(Style.STRONG(head))]
     for line in trail.lines:
         text = f"{when(line.at, zone)} {line.event}: {said(line)}"
         lines += paragraph(shown(text), inner, Style.NORMAL if line.trusted else Style.WARN, indent=2)
         for one in line.results:
             if one.outcome is not Outcome.DONE or one.reason:
                 words = f"{one.outcome.value}{f': {shown(one.reason)}' if one.reason else ''} "
-                lines.append(plain(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}", inner))
+                lines.append(join(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}"))
     return [*lines, *(line for problem in trail.problems for line in paragraph(shown(problem), inner, Style.WARN))]
 
 
@@ -379,7 +377,7 @@ class OperationScreen(TextScreen[bool]):
             if plan.command:
                 body += [BLANK, *_fact("undo", shown(self.undoing), inner)]
         elif not self.failed:
-            body.append(dim("looking up its messages…", inner))
+            body.append(dim("looking up its messages…"))
         if self.trail is not None:
             body += _audit(self.trail, inner, zone)
         return panel_frame(f"Operation {shown(self.record.operation)}", "", body, width)
@@ -464,19 +462,19 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def draw(self, width: int, height: int) -> Lines:
         if self.failed:
-            return [plain(f" {shown(self.failed)}", width, Style.BAD)]
+            return [join(Style.BAD(f" {shown(self.failed)}"))]
         if self.records is None:
-            return [plain(" reading the journal…", width)]
+            return [join(" reading the journal…")]
         self.clamp()
         found = self.found
         if not found:
             none = f"matches {shown(self.filter)}; Esc clears the filter" if self.filter else "has been done here"
-            return [plain(f" no operation {none}", width)]
+            return [join(f" no operation {none}")]
         lines = self._table(found, width, height)
         if not self.filter:
             return lines
         texts = query.parse(self.filter, lenient=True).texts
-        head = fitted(width, lines[0], " match ", Style.KEY(shown(self.filter)))
+        head = join(lines[0], " match ", Style.KEY(shown(self.filter)))
         return [head, *(point_out(line, texts) for line in lines[1:])]
 
     def _table(self, records: Sequence[OperationRecord], width: int, height: int) -> Lines:
@@ -489,16 +487,16 @@ class OperationsScreen(ChoosingScreen[None]):
         lines: Lines = []
         if height >= 8:
             older = " · all: spooltop ops --all" if self.older else ""
-            lines.append(fitted(width, Style.TITLE(f" Operations {len(records):,}"), " · newest first", older))
+            lines.append(join(Style.TITLE(f" Operations {len(records):,}"), " · newest first", older))
         fits = max(1, height - 1 - below - len(lines))
         at = f"{'at':<8}  " if width >= _WITH_TIME else ""
         title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  undo"
-        lines.append(dim(title, width))
+        lines.append(dim(title))
         lines += [numbered(i, self._line(records[i], width, chosen=i == self.at)) for i in visible(len(records), fits, self.at)]
         if below:
             lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
             lines += outcome_lines
-        return lines[:height]
+        return lines
 
     def _line(self, record: OperationRecord, width: int, *, chosen: bool) -> Line:
         done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
@@ -507,7 +505,7 @@ class OperationsScreen(ChoosingScreen[None]):
             f"{'▌' if chosen else ' '}  {pad_left(ago(record.at, self.session.now()), 5)}  {at}{pad(record.action.value, 10)} "
             f"{pad_left(done, 11)}  {pad(safe(record.user), 8)}  {pad(shown(record.operation), 10)}  "
         )
-        line = fitted(width, text, _outcome(record))
+        line = join(text, _outcome(record))
         return select(line, width) if chosen else line
 
     def ignores(self, event: KeyEvent) -> bool:

@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Box, Holders, Holding, Key, Owner, Row, Ve
 from ..context import View
 from ..draw.frame import inner_width, panel_frame
 from ..draw.header import Zone, ago, when
-from ..draw.spans import BLANK, Lines, Style, dim, fitted, labelled, paragraph, plain
+from ..draw.spans import BLANK, Lines, Style, dim, join, labelled, paragraph
 from ..draw.text import clip_left, pad, pad_left, safe, shown, wrap
 from ..messages import MessagesTracked
 from ..session import Session
@@ -109,16 +109,16 @@ _TIME = 10
 _ID = 16
 
 
-def _places(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> Lines:
+def _places(ids: Sequence[str], now: Mapping[str, str], most: int) -> Lines:
     """The places of the messages. Where there are many: those that still exist, as far as they fit, and their number."""
     if len(ids) == 1:
-        return [fitted(inner, Style.DIM("now  "), Style.STRONG(shown(now.get(ids[0], "not found"))))]
+        return [join(Style.DIM("now  "), Style.STRONG(shown(now.get(ids[0], "not found"))))]
     left = [id for id in ids if now.get(id, "gone") != "gone"]
     gone = sum(now.get(id) == "gone" for id in ids)
-    lines = [fitted(inner, Style.DIM("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
-    lines += [plain(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}", inner) for id in left[:most]]
+    lines = [join(Style.DIM("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
+    lines += [join(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}") for id in left[:most]]
     if len(left) > most:
-        lines.append(dim(f"     … {len(left) - most:,} more", inner))
+        lines.append(dim(f"     … {len(left) - most:,} more"))
     return lines
 
 
@@ -127,8 +127,8 @@ def _step(step: TimelineStep, inner: int, several: bool, zone: Zone) -> Lines:
     indent = _TIME + len(who)
     parts = wrap(shown(step.words), max(8, inner - indent))
     style = Style.BAD if step.bad else Style.NORMAL
-    first = fitted(inner, Style.DIM(pad(when(step.at, zone), _TIME)), who, style(parts[0]))
-    return [first, *(plain(f"{' ' * indent}{part}", inner, style) for part in parts[1:])]
+    first = join(Style.DIM(pad(when(step.at, zone), _TIME)), who, style(parts[0]))
+    return [first, *(join(style(f"{' ' * indent}{part}")) for part in parts[1:])]
 
 
 class FollowScreen(ScrollingScreen[None]):
@@ -190,15 +190,15 @@ class FollowScreen(ScrollingScreen[None]):
         is scrolled). With several messages the end of its id precedes each step."""
         ids, since, zone, inner = self.ids, self.began, self.session.zone(), inner_width(width)
         name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
-        head = [dim("looking for it…", inner)]
+        head = [dim("looking for it…")]
         if since is not None:
-            head = _places(ids, self.now, inner, max(1, (height - 4) // 3))
+            head = _places(ids, self.now, max(1, (height - 4) // 3))
         lines = [line for step in self.steps for line in _step(step, inner, len(ids) > 1, zone)]
         room = max(1, height - 3 - len(head))
         end = max(min(room, len(lines)), len(lines) - (self.at if at is None else at))
         seen = lines[max(0, end - room) : end]
         if end > room:
-            seen[0] = dim(f"… {end - room + 1:,} lines above, k goes up", inner)
+            seen[0] = dim(f"… {end - room + 1:,} lines above, k goes up")
         right = f"since {when(since, zone)}" if since is not None else ""
         return panel_frame(f"Following {clip_left(name, max(8, inner - 34))}", right, [*head, BLANK, *seen], width)
 
@@ -231,7 +231,7 @@ def _answer(holders: Holders, inner: int, at: float) -> Lines:
         user = f"{'user':<9}" if inner >= _NARROW else ""
         dated = any(one.since is not None for one in holders.processes)  # the kernel gives no time for most locks
         since = f"{'for':>6}  " if dated else ""
-        lines.append(dim(f"{'pid':>8}  {user}{since}{'how':<19}command", inner))
+        lines.append(dim(f"{'pid':>8}  {user}{since}{'how':<19}command"))
         lines += [line for one in holders.processes for line in _holder_line(one, inner, at if dated else None)]
     else:
         nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
@@ -251,9 +251,9 @@ def _holder_line(one: Holding, inner: int, at: float | None) -> Lines:
     style = Style.WARN if "waits" in one.how else Style.NORMAL
     pid, unknown = ("?", "not visible") if one.pid is None else (str(one.pid), "?")
     command = safe(program(one.command)) if one.command else unknown
-    lines = [fitted(inner, f"{pad_left(pid, 8)}  {user}{since}", style(pad(shown(one.how), 18)), f" {command}")]
+    lines = [join(f"{pad_left(pid, 8)}  {user}{since}", style(pad(shown(one.how), 18)), f" {command}")]
     if one.of:
-        lines.append(dim(f"{' ' * 10}of {shown(one.of)}", inner))
+        lines.append(dim(f"{' ' * 10}of {shown(one.of)}"))
     return lines
 
 
@@ -287,7 +287,7 @@ class HoldersScreen(TextScreen[None]):
 
     def text(self, width: int) -> Lines:
         inner, at, who = inner_width(width), self.looked_at, self.session.control.labels.who
-        body = [dim("looking at all visible processes…", inner)]
+        body = [dim("looking at all visible processes…")]
         if self.failed:
             body = paragraph(shown(self.failed), inner, Style.WARN)
         elif self.holders is not None and at is not None:

@@ -29,7 +29,7 @@ from ..draw.lists import COLUMNS, columns_for, fitting, list_header, row_line, t
 from ..draw.overview import overview
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
 from ..draw.problems import problem_lines
-from ..draw.spans import BLANK, Line, Lines, Style, dim, fitted, line_text, plain, point_out, restyle
+from ..draw.spans import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle
 from ..draw.text import shown
 from ..messages import (
     ClockMoved,
@@ -141,7 +141,7 @@ class MainScreen(ListScreen):
         last = self._bottom(context, width)
         self.lines("bottom").show_all(last)
         if context.view in LISTS:
-            self.rows.empty = dim(f"   {self._why_empty()}", width)
+            self.rows.empty = dim(f"   {self._why_empty()}")
             if rows:
                 self.rows.tick()
             self.lines("detail").redraw()
@@ -164,7 +164,7 @@ class MainScreen(ListScreen):
         if context.view not in LISTS or chosen is None:
             return header(snapshot, width, self.session.control.target, moment)
         if snapshot is None:
-            return [plain(" looking for the first time…", width), BLANK]
+            return [join(" looking for the first time…"), BLANK]
         mail = snapshot.observation.is_mail
         title = "Read mail" if mail and state.root is View.CLAIMS else TITLES[state.root]
         if state.root is View.ASIDE:
@@ -188,7 +188,7 @@ class MainScreen(ListScreen):
             total=total, pending=pending, share=state.share,
             ordered_over=None if page is None else page.ordered_over,
         )  # fmt: skip
-        return [head, title_line(columns, self.rows.size.width or width, sort=chosen.sort)]
+        return [head, title_line(columns, chosen.sort)]
 
     def column_at(self, x: int) -> str | None:
         """The sort column whose title is nearest to cell ``x`` of the list; None where nothing can be sorted."""
@@ -198,7 +198,7 @@ class MainScreen(ListScreen):
         width = self.rows.size.width if state.listed else self.window_size[0]
         columns = columns_for(state.box, width) if state.box is not None else ()
         columns = columns or fitting(columns_of(state.consumer_list), list_width(width))
-        words = line_text(title_line(columns, width, sort=state.sort))
+        words = line_text(title_line(columns, state.sort))
         found: dict[int, str] = {}
         at = 0
         for column in columns:
@@ -267,7 +267,7 @@ class MainScreen(ListScreen):
             return overview(snapshot, state.log.newest(moment.now), width, height, moment, chosen=chosen)
         if context.view is View.MESSAGE:
             if (row := self.row) is None:
-                return [plain(" the message is no longer there", width)]
+                return [join(" the message is no longer there")]
             payload = state.payload_of(row)
             lines, state.scroll = message_lines(row, payload, width, height, scroll=state.scroll, moment=moment)
             return lines
@@ -279,7 +279,7 @@ class MainScreen(ListScreen):
                 snapshot, state.consumer_list, state.consumers, width, height, moment, chosen=chosen, filter=state.filter
             )
         if state.filter and not context.rows:
-            return [dim(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width)]
+            return [dim(f"   nothing matches {shown(state.filter)}; Esc clears the filter")]
         snapshot = state.filtered or snapshot
         if state.root is View.CURSORS:
             lines = cursor_table(snapshot, width, height, moment, chosen=chosen)
@@ -288,7 +288,7 @@ class MainScreen(ListScreen):
             lines = (lock_panels if framed else lock_table)(snapshot, width, height, chosen=chosen)
         if lines:
             return [point_out(line, state.filter_texts) for line in lines]
-        return [plain(" no lock file was found in the spool or next to it", width)]
+        return [join(" no lock file was found in the spool or next to it")]
 
     def _bottom(self, context: CommandContext, width: int) -> Lines:
         """The last lines: a notice, the filter or the keys; then the views. On the Overview one line serves for both. A notice
@@ -298,7 +298,7 @@ class MainScreen(ListScreen):
         keys = footer(context)
         views = tab_line(state.root, keys, width, context.absent)
         banner = self.session.options.banner
-        line = plain(banner, width, Style.STRONG) if banner else views
+        line = join(Style.STRONG(banner)) if banner else views
         tabs = [views, line] if banner and self.window_size[1] >= _BANNER_HEIGHT else [line]
         if context.view in LISTS or context.view in (View.CURSORS, View.LOCKS, View.CONSUMERS):
             if len(notice) > 1:
@@ -316,7 +316,7 @@ class MainScreen(ListScreen):
                 elif page.share is not None:
                     counted = f"≥{counted} …"
             hint = state.parse(self.typing.text).hint or f"{counted} match · Enter keeps · Esc clears"
-            return [fitted(width, Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), f"  {shown(hint)}")]
+            return [join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), f"  {shown(hint)}")]
         stale = f"{state.stale_why}; this is as of the last look" if state.stale_for and state.root in LISTS else ""
         words, style = (self.message, Style.STRONG) if self.message else (state.failed or stale, Style.BAD)
         if not words and state.filter and state.list_state is None and state.overlay is None:

@@ -35,15 +35,12 @@ from ..draw.spans import (
     Lines,
     Span,
     Style,
-    crop,
     dim,
-    fitted,
     headed,
     join,
     labelled,
     line_width,
     paragraph,
-    plain,
     visible,
 )
 from ..draw.text import clip, clip_left, pad, pad_left, safe, shown, wrap
@@ -114,7 +111,7 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
         fact = Span(f"{units.size(row.size):>7}  ")
     used = 2 + len(text) + len(fact.text)
     sign = Style.WARN("! " if item.warning else "  ")
-    return fitted(inner, sign, text, fact, clip_left(safe(row.id), max(4, inner - used)))
+    return join(sign, text, fact, clip_left(safe(row.id), max(4, inner - used)))
 
 
 def _warnings(plan: Plan, inner: int) -> Lines:
@@ -137,12 +134,12 @@ def _refusals(plan: Plan, inner: int) -> Lines:
         name = safe(refused[0].row.id)
         more = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
         lines += headed(Style.WARN(f"Refused {len(refused):,}: "), f"{shown(reason)}{holds}", inner)
-        lines.append(dim(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}", inner))
+        lines.append(dim(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}"))
     if len(groups) > _MOST_REFUSALS:
-        lines.append(plain(f"Refused for {len(groups) - _MOST_REFUSALS} more reasons", inner))
+        lines.append(join(f"Refused for {len(groups) - _MOST_REFUSALS} more reasons"))
     forceable = [refusal.row for refusal in plan.refused if refusal.forceable]
     if forceable and not plan.force:
-        lines.append(fitted(inner, "   ", _how_else(forceable), Style.KEY("f"), f" takes {_from_whom(forceable)}"))
+        lines.append(join("   ", _how_else(forceable), Style.KEY("f"), f" takes {_from_whom(forceable)}"))
     return lines
 
 
@@ -339,7 +336,7 @@ class ResultScreen(ScrollingScreen[bool]):
         done, skipped, failed = map(result.count, (Outcome.DONE, Outcome.SKIPPED, Outcome.FAILED))
         stopped = f" · stopped, {result.untried:,} not attempted" if result.stopped or result.untried else ""
         failures = Style.BAD(f"failed {failed:,}", failed)
-        head = fitted(inner, f"done {done:,} · skipped {skipped:,} · ", failures, stopped)
+        head = join(f"done {done:,} · skipped {skipped:,} · ", failures, stopped)
         middle: list[Line | int] = []  # names are looked up and drawn when they are shown: there may be a million
         since = since_then(result, self.tracked, self.ids)
         if self.cursor is not None:
@@ -350,16 +347,16 @@ class ResultScreen(ScrollingScreen[bool]):
         foot: Lines = [BLANK]
         keys: list[Span | str] = [Style.KEY("[Esc Close]")]
         if result.undo:
-            foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
+            foot.append(join(f"undo: {shown(shlex.join(result.undo))}"))
             left = waiting(result, self.tracked, self.ids)
             which = f" (the {left:,} that wait{'s' if left == 1 else ''})" if left else ""
             keys += ["   ", Style.KEY("z"), f" undo{which}"]
-        foot.append(fitted(inner, *keys, "   ", Style.KEY("c"), " copy as text"))
+        foot.append(join(*keys, "   ", Style.KEY("c"), " copy as text"))
         room = max(1, height - 3 - len(foot))
         shown_lines = visible(len(middle), room, self.at, 0)
         seen = [self._line(middle[i], inner) for i in shown_lines]
         if hidden := len(middle) - shown_lines.stop:
-            seen[-1] = dim(f"… {hidden + 1:,} more lines", inner)
+            seen[-1] = dim(f"… {hidden + 1:,} more lines")
         many = "" if result.action in WHOLE else f" {done:,}"
         title = f"{_DONE.get(result.action, PAST[result.action].capitalize())}{many} · operation {shown(result.operation)}"
         return panel_frame(title, when(result.finished_at), [head, *seen, *foot], width)
@@ -368,7 +365,7 @@ class ResultScreen(ScrollingScreen[bool]):
         """A line, or the name of the item at this place."""
         if not isinstance(line, int):
             return line
-        return plain(f"   {clip_left(safe(self.result.items[line].id), max(4, inner - 3))}", inner)
+        return join(f"   {clip_left(safe(self.result.items[line].id), max(4, inner - 3))}")
 
     def do_undo_result(self) -> None:
         self.dismiss(True)
@@ -566,7 +563,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         table = self._table(plan.items, inner, max(2, room - len(head) - len(tail))) if plan.items else []
         middle = [*head, *table, *tail]
         if len(middle) > room:
-            middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a taller window shows them", inner)]
+            middle = [*middle[: room - 1], join(f"… {len(middle) - room + 1} more lines; a taller window shows them")]
         return panel_frame(plan_title(plan), f"as of {when(plan.made_at)}", [*middle, *foot], width)
 
     def _foot(self, plan: Plan, inner: int) -> Lines:
@@ -577,16 +574,16 @@ class PlanScreen(ScrollingScreen[Result | None]):
             parts = wrap(f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
             if len(parts) > _COMMAND_LINES:
                 parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
-            lines += [fitted(inner, Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
+            lines += [join(Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
         if self.rate is not None:
             asked = "rate limit: ", Style.STRONG(f"{shown(self.rate.text)}_"), Style.DIM("   50, 50/s, 1000/m; empty: no limit")
-            return [*lines, fitted(inner, *asked)]
+            return [*lines, join(*asked)]
         if plan.rate_text:
-            lines.append(fitted(inner, Style.KEY("s "), plan.rate_text))
+            lines.append(join(Style.KEY("s "), plan.rate_text))
         if self.applying:
             busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {plan.count:,} done; Esc stops"
-            return [*lines, fitted(inner, Style.WARN("working: "), busy)]
-        return [*lines, crop(self._how_to_confirm(plan, inner), inner)]
+            return [*lines, join(Style.WARN("working: "), busy)]
+        return [*lines, self._how_to_confirm(plan, inner)]
 
     def _how_to_confirm(self, plan: Plan, inner: int) -> Line:
         cancel, words, typed = Style.KEY("[Esc Cancel]"), plan_words(plan), self.edit.text
@@ -621,23 +618,23 @@ class PlanScreen(ScrollingScreen[Result | None]):
         if len(items) > fits:
             fits = max(1, fits - 1)
         seen, now = visible(len(items), fits, self.at, 0), self.session.now()
-        lines = [dim(f"{title}message", inner), *(_item_line(items[i], inner, now, with_owner, undoes) for i in seen)]
+        lines = [dim(f"{title}message"), *(_item_line(items[i], inner, now, with_owner, undoes) for i in seen)]
         if len(items) > fits:
             above = f", {seen.start:,} above" if seen.start else ""
-            lines.append(dim(f"  … {len(items) - seen.stop:,} more below{above}", inner))
+            lines.append(dim(f"  … {len(items) - seen.stop:,} more below{above}"))
         return lines
 
     def _without_plan(self, width: int, height: int) -> Lines:
         if self.failed:
             lines = paragraph(shown(self.failed), width, margin=" ")
-            return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
+            return [(), *lines[: height - 3], (), join(" Esc leaves; nothing was changed")]
         if self.first:
             inner = inner_width(width)
             head = ("Nothing changes yet; Esc cancels.", f"{self.planning}; the first {len(self.first):,}:")
-            body = [*(plain(words, inner) for words in head), *self._table(self.first, inner, max(2, height - 4))]
-            return panel_frame(f"{self.action.value.capitalize()}: making the plan…", "", body, width)[:height]
-        how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
-        return [(), plain(f" {self.action}: making the plan… nothing changes yet; Esc cancels", width), *how_far]
+            body = [*map(join, head), *self._table(self.first, inner, max(2, height - 4))]
+            return panel_frame(f"{self.action.value.capitalize()}: making the plan…", "", body, width)
+        how_far = [(), join(f" {self.planning}")] if self.planning else []
+        return [(), join(f" {self.action}: making the plan… nothing changes yet; Esc cancels"), *how_far]
 
     # Commands
 

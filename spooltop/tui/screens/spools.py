@@ -25,10 +25,8 @@ from ..draw.spans import (
     Lines,
     Span,
     Style,
-    crop,
     dim,
     first_fit,
-    fitted,
     join,
     line_width,
     select,
@@ -189,14 +187,14 @@ def in_order(glances: Sequence[Glance], sort: Sort) -> list[Glance]:
     return known + [one for one in worst if figure(one) is None]
 
 
-def title_line(layout: Frame, width: int, sort: Sort) -> Line:
+def title_line(layout: Frame, sort: Sort) -> Line:
     """The titles above their columns; that of the order has an arrow."""
     parts: list[str | Span] = [" " * _MARGIN]
     for title, cells, key, right in _titles(layout):
         arrow = ("↓" if sort.descending else "↑") if key == sort.column else ""
         text = clip(title, cells - len(arrow)) + arrow
         parts += [(Style.KEY if arrow else Style.DIM)((pad_left if right else pad)(text, cells)), " "]
-    return fitted(width, *parts)
+    return join(*parts)
 
 
 def _titles(layout: Frame) -> list[tuple[str, int, str, bool]]:
@@ -229,7 +227,7 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
         parts += [Style.BAR(_bars(one, layout.cells)), " "]
     more = len(one.snapshot.problems) - 1 if one.snapshot is not None and one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
-    line = fitted(width, *parts, f" {clip(shown(one.says), max(0, layout.problem - len(end)))}{end}")
+    line = join(*parts, f" {clip(shown(one.says), max(0, layout.problem - len(end)))}{end}")
     return select(line, width) if chosen else line
 
 
@@ -254,7 +252,7 @@ def chosen_line(one: Glance | None, width: int) -> Line:
     path = escape(full_name(without_secrets(one.target)))
     left = join(" ", _sign(one), " ", Style.STRONG(clip_left(shown(path), max(12, width // 2))), "  ")
     says = shown(one.says) or ("no problems detected" if one.snapshot is not None else "")
-    return fitted(width, left, says)
+    return join(left, says)
 
 
 _ASCENDING = ("name",)
@@ -309,7 +307,7 @@ class SpoolsScreen(ListScreen):
         self.moved = self.moved or key != self._placed  # the mouse moves it, too
         at = next((place for place, one in enumerate(found) if one.target == key), None)
         self._generation += 1
-        self.rows.empty = dim(f"   {self._why_empty()}", self.window_size[0])
+        self.rows.empty = dim(f"   {self._why_empty()}")
         self.rows.set_list(len(found), self._generation, cursor=at, anchor=key, items=found)
         if not self.moved:
             self.rows.go_to(0)
@@ -348,7 +346,7 @@ class SpoolsScreen(ListScreen):
         if not self.ready or not self.app.screen_stack or self.app.screen_stack[-1] is not self:
             return
         width = self.window_size[0]
-        self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout(), width, self.sort)])
+        self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout(), self.sort)])
         self.query_one("#bottom", LinesView).show_all(self._bottom(width))
 
     def _header(self, width: int) -> Line:
@@ -370,12 +368,12 @@ class SpoolsScreen(ListScreen):
         room = left - line_width(right) - 2
         place = self._layout().place
         where = f"{clip_left(shown(place), room)}  " if place and room >= 6 else ""
-        return crop(spread(join(title, where, rest), right, max(0, width - 1)), width)
+        return spread(join(title, where, rest), right, max(0, width - 1))
 
     def _bottom(self, width: int) -> Lines:
         if self.typing is not None:
             hint = f"  {self.rows.length:,} match · Enter keeps · Esc clears"
-            keys = fitted(width, Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), hint)
+            keys = join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), hint)
         elif self.message:
             lines = notice_lines(self.message, width)
             return [*([BLANK] * (2 - len(lines))), *lines]
