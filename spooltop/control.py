@@ -488,7 +488,7 @@ def open_control(
             backend, target = identify(path, asked)
             observer = Observer(Thresholds.from_settings(words), words)
             state = state_folder(words)
-            mutes = MuteFile(state, target.key, clock=clock)
+            mutes = MuteFile(state, target.key, clock)
             limits, redactor = observer.thresholds, Redactor(found.redact)
             why_closed = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target))
             logs = tuple(poll_logs) or found.items("poll_log")

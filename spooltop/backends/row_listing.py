@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model import query as filters
@@ -77,32 +78,30 @@ def _sort_key(column: str) -> Callable[[Row], tuple[Any, ...]]:
     return lambda row: (value(row), row.name)
 
 
-class RowListing:
+class RowListing(Struct, eq=False):
     """List over rows: judged claims, files in ``tmp``, set-aside messages, messages of other programs. ``ordered_over`` is the
     number of ``rows`` where there are more messages than that."""
 
-    timed = True
+    query: ListQuery
+    _rows: Sequence[Row]
+    now: float
+    complete: bool
+    generation: int
+    ordered_over: int | None = None
+    timed: bool = True
+    _places: dict[Key, int] | None = None
 
-    def __init__(
-        self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int,
-        ordered_over: int | None = None,
-    ) -> None:  # fmt: skip
-        self.query = query
-        self.ordered_over = ordered_over
-        self.complete = complete
-        self.generation = generation
-        match = matcher(query, now)
-        column = query.sort.column
+    def __post_init__(self) -> None:
+        match, sort = matcher(self.query, self.now), self.query.sort
+        value = attrgetter(_ATTRIBUTES.get(sort.column, "name"))
         known: list[Row] = []
         missing: list[Row] = []
-        value = attrgetter(_ATTRIBUTES.get(column, "name"))
-        for row in rows:
+        for row in self._rows:
             if match is None or match(row):
                 (missing if value(row) is None else known).append(row)
         # Rows without a value come last in both directions.
-        known.sort(key=_sort_key(column), reverse=query.sort.descending)
+        known.sort(key=_sort_key(sort.column), reverse=sort.descending)
         self._rows = known + sorted(missing, key=lambda row: row.name)
-        self._places: dict[Key, int] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from spooltop.model.snapshot import (
     ConsumerRate,
     ConsumerRow,
     Flow,
-    HolderFlow,
     Observation,
     Percentiles,
     RateHistory,
@@ -38,13 +37,12 @@ SLOPE_FROM = 30.0
 _FEWEST_SAMPLES = 5
 
 
-class DepthHistory:
+class DepthHistory(Struct):
     """The highest depth in each period of 15 s. A period begins at a full quarter of a minute, so that a bar keeps its place in
     the graph."""
 
-    def __init__(self) -> None:
-        self._cells: dict[int, float] = {}
-        self._last: tuple[float, float] | None = None
+    _cells: dict[int, float] = {}
+    _last: tuple[float, float] | None = None
 
     def add(self, at: float, depth: int | None) -> None:
         """Adds a sample. ``depth`` None (not visible) leaves the cell unwatched."""
@@ -75,14 +73,13 @@ class Trend(Struct, frozen=True):
     growing: bool = False
 
 
-class TrendWatch:
+class TrendWatch(Struct):
     """Slope of a depth over at most five minutes."""
 
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, float]] = deque()
-        self._shifted = 0
-        self._listed_from = 0.0
-        self._unsure = False
+    _samples: deque[tuple[float, float]] = field(default_factory=deque)
+    _shifted: int = 0
+    _listed_from: float = 0.0
+    _unsure: bool = False
 
     def shift(self, since: float, by: int) -> None:
         """Removes ``by`` messages, which operators moved into the box after ``since``, from the series. Depths of this look and
@@ -147,50 +144,44 @@ def least_squares(samples: Sequence[tuple[float, float]]) -> tuple[float, float]
 
 _LEAST = 1.0
 """Seconds of a cell that must have been watched: a rate over less would jump with each message."""
-_ARRIVED, _RETRIED, _DONE = range(3)
 
 
-class FlowHistory:
+class FlowHistory(Struct):
     """The same cells as ``DepthHistory``, so that rates and depths stand below each other. A flow that reaches over several cells
     counts in each by its share of the time."""
 
-    def __init__(self) -> None:
-        self._counts = defaultdict[tuple[int, int], float](float)
-        self._watched = defaultdict[tuple[int, int], float](float)
-        self._before: float | None = None
-        """Start of the last flow, in which what the next one counts as done has left."""
+    _cells: dict[tuple[str, int], tuple[float, float]] = {}
+    """Number counted in a cell, and seconds for which it was watched."""
+    _before: float | None = None
+    """Start of the last flow, in which what the next one counts as done has left."""
 
     def add(self, flow: Flow) -> None:
         """Takes the flow of a look. What was not measured stays unwatched."""
         if not flow.measured or flow.until <= flow.since:
             self._before = None
             return
-        self._spread(_ARRIVED, flow.arrived, flow.since, flow.until)
-        self._spread(_RETRIED, flow.retried, flow.since, flow.until)
+        self._spread("arrived", flow.arrived, flow.since, flow.until)
+        self._spread("retried", flow.retried, flow.since, flow.until)
         if self._before is not None:
-            self._spread(_DONE, flow.done, self._before, flow.since)
+            self._spread("done", flow.done, self._before, flow.since)
         self._before = flow.since
         oldest = int(flow.until // CELL) - CELLS
-        for known in (self._counts, self._watched):
-            for old in [key for key in known if key[1] <= oldest]:
-                del known[old]
+        self._cells = {key: cell for key, cell in self._cells.items() if key[1] > oldest}
 
-    def _spread(self, what: int, count: int, since: float, until: float) -> None:
+    def _spread(self, what: str, count: int, since: float, until: float) -> None:
         for cell, seconds in _shares(max(since, until - CELL * CELLS), until):
-            self._counts[what, cell] += count * seconds / (until - since)
-            self._watched[what, cell] += seconds
+            counted, watched = self._cells.get((what, cell), (0.0, 0.0))
+            self._cells[what, cell] = counted + count * seconds / (until - since), watched + seconds
 
     def cells(self, now: float) -> RateHistory:
         """Returns the rates, oldest first; None if not watched."""
         last = int(now // CELL)
-        arrived, retried, done = (
-            tuple(self._rate((what, cell)) for cell in range(last - CELLS + 1, last + 1)) for what in (_ARRIVED, _RETRIED, _DONE)
-        )
-        return RateHistory(arrived, done, retried)
+        kinds = ("arrived", "done", "retried")
+        return RateHistory(*(tuple(self._rate((what, cell)) for cell in range(last - CELLS + 1, last + 1)) for what in kinds))
 
-    def _rate(self, key: tuple[int, int]) -> float | None:
-        watched = self._watched.get(key, 0.0)
-        return self._counts[key] / watched if watched >= _LEAST else None
+    def _rate(self, key: tuple[str, int]) -> float | None:
+        counted, watched = self._cells.get(key, (0.0, 0.0))
+        return counted / watched if watched >= _LEAST else None
 
 
 def _shares(since: float, until: float) -> Iterator[tuple[int, float]]:
@@ -220,15 +211,30 @@ would be most of what a look costs."""
 _KEPT = 2.0
 
 
-class RateWindow:
+def percentiles(durations: Sequence[float]) -> Percentiles:
+    """Computes nearest-rank percentiles. Negative durations (two clocks) are ignored.
+
+    >>> percentiles([float(n) for n in range(1, 101)])
+    Percentiles(samples=100, p50=50.0, p95=95.0, p99=99.0)
+    """
+    ordered = sorted(seconds for seconds in durations if seconds >= 0)
+    if len(ordered) < FEWEST:
+        return Percentiles(len(ordered), None, None, None)
+
+    def rank(share: int) -> float:
+        return ordered[math.ceil(len(ordered) * share / 100) - 1]
+
+    return Percentiles(len(ordered), rank(50), rank(95), rank(99))
+
+
+class RateWindow(Struct):
     """Keeps the flow of the last minute, and the completions for the percentiles."""
 
-    def __init__(self) -> None:
-        self._flows: deque[Flow] = deque()
-        self._before: float | None = None
-        """Start of the flow before the first one, if that was measured."""
-        self._completions: deque[Completion] = deque(maxlen=_MOST_COMPLETIONS)
-        self._kept: tuple[float, Percentiles, Percentiles] = (0.0, percentiles(()), percentiles(()))
+    _flows: deque[Flow] = field(default_factory=deque)
+    _before: float | None = None
+    """Start of the flow before the first one, if that was measured."""
+    _completions: deque[Completion] = field(default_factory=lambda: deque(maxlen=_MOST_COMPLETIONS))
+    _kept: tuple[float, Percentiles, Percentiles] = 0.0, percentiles(()), percentiles(())
 
     def add(self, flow: Flow) -> None:
         if not flow.measured or flow.until < flow.since:
@@ -292,22 +298,6 @@ class RateWindow:
         return self._kept[1:]
 
 
-def percentiles(durations: Sequence[float]) -> Percentiles:
-    """Computes nearest-rank percentiles. Negative durations (two clocks) are ignored.
-
-    >>> percentiles([float(n) for n in range(1, 101)])
-    Percentiles(samples=100, p50=50.0, p95=95.0, p99=99.0)
-    """
-    ordered = sorted(seconds for seconds in durations if seconds >= 0)
-    if len(ordered) < FEWEST:
-        return Percentiles(len(ordered), None, None, None)
-
-    def rank(share: int) -> float:
-        return ordered[math.ceil(len(ordered) * share / 100) - 1]
-
-    return Percentiles(len(ordered), rank(50), rank(95), rank(99))
-
-
 # Rates of single consumers over the last minute of flow.
 
 _CELL = 2.0
@@ -320,20 +310,19 @@ class _Cell(Struct):
     """Counts of what left ``cur`` from ``since`` to ``until``."""
 
     since: float
-    until: float
-    exact: bool
+    until: float = 0.0
+    exact: bool = True
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
 
 
-class HolderRates:
+class HolderRates(Struct):
     """Keeps what each consumer did in the last minute."""
 
-    def __init__(self) -> None:
-        self._cells: deque[_Cell] = deque()
-        self._before: tuple[float, bool] | None = None
-        """Start of the last flow, and whether it was exact: the next one counts what left during it."""
-        self._claimed_at: dict[str, float] = {}
+    _cells: deque[_Cell] = field(default_factory=deque)
+    _before: tuple[float, bool] | None = None
+    """Start of the last flow, and whether it was exact: the next one counts what left during it."""
+    _claimed_at: dict[str, float] = {}
 
     def add(self, flow: Flow) -> None:
         """Takes the flow of one look."""
@@ -342,7 +331,13 @@ class HolderRates:
             self._before = None
             return
         if self._before is not None:
-            self._count(self._before[0], flow.since, flow.by_holder, exact=self._before[1] and flow.exact)
+            since, exact = self._before
+            if not self._cells or flow.since - self._cells[-1].since > _CELL:
+                self._cells.append(_Cell(since))
+            last = self._cells[-1]
+            last.until, last.exact = flow.since, last.exact and exact and flow.exact
+            last.done.update({holder: one.done for holder, one in flow.by_holder.items()})
+            last.failed.update({holder: one.failed for holder, one in flow.by_holder.items()})
         self._before = (flow.since, flow.exact)
         for holder, one in flow.by_holder.items():
             if one.last_claim_at is not None:
@@ -353,19 +348,12 @@ class HolderRates:
         while len(self._cells) > 1 and self._cells[1].since <= flow.since - WINDOW:
             self._cells.popleft()
 
-    def _count(self, since: float, until: float, found: Mapping[str, HolderFlow], *, exact: bool) -> None:
-        if not self._cells or until - self._cells[-1].since > _CELL:
-            self._cells.append(_Cell(since, until, exact))
-        last = self._cells[-1]
-        last.until, last.exact = until, last.exact and exact
-        last.done.update({holder: one.done for holder, one in found.items()})
-        last.failed.update({holder: one.failed for holder, one in found.items()})
-
     def measured(self, found: ConsumerList) -> ConsumerList:
         """Adds to ``found`` the rates and the last claim of each consumer."""
         window = self._cells[-1].until - self._cells[0].since if self._cells else 0.0
+        consumers = tuple(map(self._with_last_claim, found.consumers))
         if window <= 0:
-            return replace(found, consumers=tuple(map(self._with_last_claim, found.consumers)))
+            return replace(found, consumers=consumers)
         done = sum((cell.done for cell in self._cells), Counter[str]())
         failed = sum((cell.failed for cell in self._cells), Counter[str]())
 
@@ -374,7 +362,7 @@ class HolderRates:
             # A consumer of another program does not say how an attempt ended.
             return ConsumerRate(done[one.holder] / seconds, None if one.token is None else failed[one.holder] / seconds)
 
-        consumers = tuple(replace(self._with_last_claim(one), rate=rate(one)) for one in found.consumers)
+        consumers = tuple(replace(one, rate=rate(one)) for one in consumers)
         return replace(found, consumers=consumers, window=window, lower_bound=not all(cell.exact for cell in self._cells))
 
     def _with_last_claim(self, one: ConsumerRow) -> ConsumerRow:
@@ -392,17 +380,16 @@ def _watched(one: ConsumerRow, window: float, until: float) -> float:
 
 # Measures how long messages have been waiting in ``new`` without a claim.
 
-class WaitingWatch:
+class WaitingWatch(Struct):
     """Remembers since when ``new`` has not been empty, and when a message was last seen to leave it.
 
     Claims are seen by events, by claims in ``cur``, by finished messages, and by a shrinking ``new``. Each of these alone can
     miss one, so "no consumer" requires that all are silent.
     """
 
-    def __init__(self) -> None:
-        self._waiting_since: float | None = None
-        self._taken_at: float | None = None
-        self._depth: int | None = None
+    _waiting_since: float | None = None
+    _taken_at: float | None = None
+    _depth: int | None = None
 
     def add(self, observation: Observation) -> None:
         now = observation.taken_at
@@ -452,13 +439,12 @@ class Failing(Struct, frozen=True):
     at_least: bool
 
 
-class FailingWatch:
+class FailingWatch(Struct):
     """Remembers the returns of the last five minutes."""
 
-    def __init__(self) -> None:
-        self._returns: deque[Return] = deque(maxlen=_MOST_RETURNS)
-        self._recovered: dict[str, float] = {}
-        self._since: float | None = None
+    _returns: deque[Return] = field(default_factory=lambda: deque(maxlen=_MOST_RETURNS))
+    _recovered: dict[str, float] = {}
+    _since: float | None = None
 
     def add(self, observation: Observation, thresholds: Thresholds) -> Failing | None:
         now = observation.taken_at

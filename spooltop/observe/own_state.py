@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, MsgspecError, Struct, convert, field, json
@@ -122,17 +122,16 @@ def _until(end: float, now: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(end))
 
 
-class MuteFile:
+class MuteFile(Struct):
     """The mutes of one target, kept in ``folder`` (None: not kept) under ``target``, its real path.
 
     Thread-safe. Mutes set in another dashboard of the same user count here too: a file that has changed is read again.
     """
 
-    def __init__(self, folder: str | None, target: str, *, clock: Callable[[], float]) -> None:
-        self._folder = folder
-        self._target = target
-        self._clock = clock
-        self._known: tuple[tuple[int, int, int] | None, dict[str, float], str] = None, {}, ""
+    _folder: str | None
+    _target: str
+    _clock: Callable[[], float]
+    _known: tuple[tuple[int, int, int] | None, dict[str, float], str] = None, {}, ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -150,7 +149,7 @@ class MuteFile:
         known = self._known
         if state is None or known[0] != state:
             try:
-                known = self._known = state, self._read().get(self._target, {}), ""
+                known = self._known = state, _read_mutes(self._folder).get(self._target, {}), ""
             except Unreadable as error:
                 known = self._known = state, {}, escape(str(error))
         return known[1:]
@@ -177,7 +176,7 @@ class MuteFile:
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with _opened(self._folder, lock_name=_MUTES_LOCK) as folder:
-                targets = self._read(folder)
+                targets = _read_mutes(self._folder)
                 now = self._clock()
                 yield targets.setdefault(self._target, {})
                 left = {
@@ -189,20 +188,19 @@ class MuteFile:
             advice = "fix its permissions, or set XDG_STATE_HOME"
             raise Refused(f"mute: it cannot be kept: {error.strerror}", path=self._folder, advice=advice) from error
 
-    def _read(self, folder: int | None = None) -> dict[str, dict[str, float]]:
-        """Reads and parses the file, in the open ``folder`` if that is given. Raises ``Unreadable``."""
-        if self._folder is None:
-            return {}
-        path = os.path.join(self._folder, _MUTES)
-        try:
-            with nullcontext(folder) if folder is not None else _opened(self._folder) as opened:
-                return _decode_mutes(read_small(_MUTES, opened, limit=_CAP).data)
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except (NotRegular, ValueError, MsgspecError, RecursionError) as error:
-            raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
-        except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
+
+def _read_mutes(folder: str) -> dict[str, dict[str, float]]:
+    """Reads and parses the file. Raises ``Unreadable``."""
+    path = os.path.join(folder, _MUTES)
+    try:
+        with _opened(folder) as opened:
+            return _decode_mutes(read_small(_MUTES, opened, limit=_CAP).data)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (NotRegular, ValueError, MsgspecError, RecursionError) as error:
+        raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
 
 
 class _View(Struct):
@@ -238,14 +236,13 @@ def _encode_view(kept: KeptView) -> _View:
     return _View(kept.view, sorts, escape(kept.last_filter)[:_LONGEST_FILTER])
 
 
-class ViewFile:
+class ViewFile(Struct):
     """Reads and writes what is kept for one target, in ``folder`` (None: nothing) under ``target``, its real path. Root leaves
     the folders of other users alone, and nobody trusts a folder that is another user's."""
 
-    def __init__(self, folder: str | None, target: str) -> None:
-        self._folder = folder
-        self._target = target
-        self._user = os.geteuid()
+    _folder: str | None
+    _target: str
+    _user: int = field(default_factory=os.geteuid)
 
     def read(self) -> KeptView:
         """Returns what is kept; the default where nothing is, or it cannot be read."""

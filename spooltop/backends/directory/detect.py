@@ -16,7 +16,6 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.system.files import read_small
@@ -27,7 +26,6 @@ from spooltop.run_each import run_each
 
 from ..access import quoted, sudo_name, user_name
 from .scan import boxes_in, first_names, is_spool_at, is_spool_like, open_path
-from .world import OpenOptions
 
 # Names queues of other programs that are not opened, by what lies in them, with the command of that program that lists them.
 # Those that a layout describes are opened (``backends/layouts``). They are named here only where their layout does not fit: in
@@ -379,18 +377,6 @@ def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None
         raise for_denied(path, os.fstat(fd)) from None
     finally:
         os.close(fd)
-
-
-def with_layout(path: str, options: OpenOptions) -> OpenOptions:
-    """Fills in the layout of ``path``, and why it is read-only, where the layout was not given. A path that cannot be identified
-    counts as a spool, because the first look says what is wrong with it."""
-    if options.layout is not None:
-        return options
-    try:
-        target = identify(path, options.as_spool)
-    except SpooltopError:
-        return replace(options, layout="spool")
-    return replace(options, layout=target.kind, read_only=options.read_only or target.read_only)
 
 
 def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> IdentifiedPath:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import compress, count
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
@@ -190,17 +191,17 @@ AT_ONCE = 150
 """Rows that are shown before all are known: more than fit on a screen."""
 
 
-class ListPreview:
+class ListPreview(Struct):
     """Reports to ``progress`` when a report is due; never if it is None. It keeps the first names by name, or the last
     (``backwards``), because most names begin with their time. ``row`` makes the row of a name."""
 
-    def __init__(self, progress: ListProgress | None, row: Callable[[str], Row], *, backwards: bool) -> None:
-        self._progress = progress
-        self._row = row
-        self._backwards = backwards
-        self._first: list[str] = []
-        self._count = 0
-        self._from = self._to = 0.0
+    _progress: ListProgress | None
+    _row: Callable[[str], Row]
+    _backwards: bool
+    _first: list[str] = []
+    _count: int = 0
+    _from: float = 0.0
+    _to: float = 0.0
 
     @property
     def wanted(self) -> bool:
@@ -224,82 +225,72 @@ class ListPreview:
             self._progress.advanced(self._from + share * (self._to - self._from), rows, self._count)
 
 
-class NameListing:
+class NameListing(Struct, eq=False, kw_only=True):
     """List over the names of a scan in which nothing was judged: four bytes a message for the order, and rows only for the
     window. ``status`` looks a name up in the box (lstat(2), None if it has gone), ``row`` makes its row. ``times`` are put times
     (µs) of names that contain none.
 
-    ``known`` is the order of all names by the column of the query, if it is known already. ``order`` is that order afterwards, if
-    all names were ordered. A cancelled list is empty and not ``complete``.
+    ``order`` is the order of all names by the column of the query, if it is known already, or afterwards, if all names were
+    ordered. A cancelled list is empty and not ``complete``.
     """
 
-    def __init__(
-        self,
-        query: ListQuery,
-        scan: BoxScan,
-        status: Callable[[str], os.stat_result | None],
-        row: Callable[[str, os.stat_result | None], Row],
-        times: Mapping[str, int],
-        *,
-        now: float,
-        generation: int,
-        cancelled: Callable[[], bool],
-        known: Order | None,
-        progress: ListProgress | None,
-    ) -> None:
-        self.query = query
-        self.generation = generation
-        self._names = scan.names
-        self._look = status
-        self._row = row
-        self._shown: dict[str, int] = {}
-        """The places of the last window: nearly all that is searched is in it, and to search all takes 70 ms."""
-        self.timed = False
-        self.ordered_over: int | None = None
-        self.order = known
-        # Ages count backwards: the oldest has the least time and the greatest age.
-        by_age = query.sort.column in ("age", "held")
-        reverse = query.sort.descending != by_age
-        preview = ListPreview(progress, lambda raw: row(raw, status(raw)), backwards=reverse)
-        order = self._ordered(query, now, cancelled, preview, times)
-        self._order = array("I") if order is None else order.places(reverse=reverse)
-        self.complete = scan.complete and not scan.error and order is not None
+    query: ListQuery
+    scan: BoxScan
+    status: Callable[[str], os.stat_result | None]
+    row: Callable[[str, os.stat_result | None], Row]
+    times: Mapping[str, int]
+    now: float
+    generation: int
+    cancelled: Callable[[], bool]
+    order: Order | None
+    progress: ListProgress | None
+    timed: bool = False
+    complete: bool = False
+    ordered_over: int | None = None
+    _places: array[int] = array("I")
+    _shown: dict[str, int] = {}
+    """The places of the last window: nearly all that is searched is in it, and to search all takes 70 ms."""
 
-    def _ordered(
-        self, query: ListQuery, now: float, cancelled: Callable[[], bool], preview: ListPreview, times: Mapping[str, int]
-    ) -> Order | None:  # fmt: skip
-        mask = self._taken(query, now, cancelled, preview)
-        if cancelled():
+    def __post_init__(self) -> None:
+        # Ages count backwards: the oldest has the least time and the greatest age.
+        reverse = self.query.sort.descending != (self.query.sort.column in ("age", "held"))
+        order = self._ordered(ListPreview(self.progress, lambda raw: self.row(raw, self.status(raw)), reverse))
+        if order is not None:
+            self._places = order.places(reverse=reverse)
+            self.complete = self.scan.complete and not self.scan.error
+
+    def _ordered(self, preview: ListPreview) -> Order | None:
+        mask = self._taken(preview)
+        if self.cancelled():
             return None
         preview.stage(1.0)
         if mask is not None and self.order is not None:
             return self.order.only(mask)
-        column = query.sort.column
+        column = self.query.sort.column
         value: ValueOf = {
-            "age": time_of(times), "held": time_of(times), "size": self._size, "source": lambda raw: _name_like(raw).source,
-            "tries": lambda raw: _name_like(raw).attempts,
+            "age": time_of(self.times), "held": time_of(self.times), "size": self._size,
+            "source": lambda raw: _name_like(raw).source, "tries": lambda raw: _name_like(raw).attempts,
         }.get(column, str)  # fmt: skip
         gathered = 0.9 if column == "size" else 0.6  # for sizes each file is looked up
-        order = self.order or by_column(self._names, value, mask, cancelled, preview.at, gathered)
+        order = self.order or by_column(self.scan.names, value, mask, self.cancelled, preview.at, gathered)
         if mask is None:
             self.order = order
         return order
 
-    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], preview: ListPreview) -> bytearray | None:
+    def _taken(self, preview: ListPreview) -> bytearray | None:
         """Returns one byte for each name, 1 if filter and selection take it; None if they take all. If cancelled, the rest is
         0."""
-        match = matcher(query, now)
+        query, chosen = self.query, self.query.selection
+        match = matcher(query, self.now)
         if match is None:
             return None
         wanted = filters.parse(query.filter) if query.filter else filters.Query()
-        chosen = query.selection
-        with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
-        self.timed = with_stat
-        test = name_test(query, now, self._of_name)
-        mask = bytearray(len(self._names))
+        self.timed = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
+        test = name_test(query, self.now, self._of_name)
+        mask = bytearray(len(self.scan.names))
         preview.stage(0.5 if self.order is None else 1.0)
-        for start, piece in pieces(self._names):
-            if cancelled():
+        for start, piece in pieces(self.scan.names):
+            if self.cancelled():
                 break
             preview.at(start / len(mask))
             if not wanted.could_match(os.fsencode("/".join(piece))):
@@ -308,7 +299,7 @@ class NameListing:
             for place, raw in enumerate(piece, start):
                 taken = None if test is None else test(raw)
                 if taken is None and wanted.could_match(os.fsencode(raw)):
-                    taken = match(self._row(raw, self._look(raw)) if with_stat else self._of_name(raw))
+                    taken = match(self.row(raw, self.status(raw)) if self.timed else self._of_name(raw))
                 if taken:
                     mask[place] = 1
                     found.append(raw)
@@ -318,20 +309,20 @@ class NameListing:
 
     def _of_name(self, raw: str) -> Row:
         """Returns the row as far as the name alone tells it."""
-        return replace(self._row(raw, None), note="")
+        return replace(self.row(raw, None), note="")
 
     def _size(self, raw: str) -> float | None:
-        found = self._look(raw)
+        found = self.status(raw)
         return None if found is None else float(found.st_size)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._places)
 
     def window(self, start: int, stop: int) -> Sequence[Row]:
         start = max(0, start)
-        names = [self._names[place] for place in self._order[start : max(0, stop)]]
+        names = [self.scan.names[place] for place in self._places[start : max(0, stop)]]
         self._shown = dict(zip(names, count(start)))
-        return [self._row(raw, self._look(raw)) for raw in names]
+        return [self.row(raw, self.status(raw)) for raw in names]
 
     def find(self, key: Key) -> int | None:
         if not isinstance(key, tuple) or len(key) != 2 or key[0] != self.query.box.value or not isinstance(key[1], str):
@@ -339,12 +330,12 @@ class NameListing:
         if (place := self._shown.get(key[1])) is not None:
             return place
         try:
-            return self._order.index(self._names.index(key[1]))
+            return self._places.index(self.scan.names.index(key[1]))
         except ValueError:
             return None  # not there, or the filter does not take it
 
     def keys(self) -> Iterator[Key]:
-        return ((self.query.box.value, self._names[place]) for place in self._order)
+        return ((self.query.box.value, self.scan.names[place]) for place in self._places)
 
 
 # Reads the beginning of one message, and makes the lines of its detail.

@@ -28,11 +28,10 @@ from spooltop.model.snapshot import BoxState, ConsumerList, Disk, Observation, P
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row
 
 from ..row_listing import RowListing
-from .detect import with_layout
-from .events.flow import FlowMeter, MessageTracker
+from .events.flow import FlowMeter, MessageTracker, OperatorMoves
 from .events.watcher import ChangeWaiter, EventListener
 from .listing import NameListing, read_message, split_key
-from .liveness.claim_liveness import ConsumerGatherer
+from .liveness.claim_liveness import ConsumerGatherer, TokenJudge
 from .liveness.lock_table import LockTableCache
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
@@ -136,20 +135,19 @@ class DirectoryReader:
     def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None = None) -> None:
         self.path = os.path.abspath(path)
         self._world = world
-        self._options = options = with_layout(path, options)
-        self._layout = options.layout or "spool"
-        self._mail = self._layout == "mail"
-        self._waiter = ChangeWaiter(world)
+        self._options = options
+        self._mail = options.layout == "mail"
+        self._waiter = ChangeWaiter(world.monotonic)
         self._spool = OpenSpool(self.path, world)
-        self._events = EventListener(self.path, self._waiter.changed, world, wanted=options.watch)
+        self._events = EventListener(self.path, self._waiter.changed, world, options.watch)
         self._boxes = Boxes(world, options.least)
         table = LockTableCache(world)
         self._judge = RowJudge(world, options, table)
         self._set_aside = SetAsideBoxes(options.retention)
-        self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), world.files)
+        self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), OperatorMoves(world.files))
         self._tracker = MessageTracker(self._spool.has, self._set_aside)
         self._side_files = SideFiles(world, options, table, writers=writers, changed=self._waiter.changed)
-        self._consumers = ConsumerGatherer(world.processes, options.hosts)
+        self._consumers = ConsumerGatherer(world.processes, TokenJudge(world.processes, options.hosts))
         self._scans: Mapping[Box, BoxScan] = {}
         self._judged = JudgedRows()
         self._state: tuple[object, ...] = ()
@@ -207,7 +205,7 @@ class DirectoryReader:
         locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
         return Observation(
             target=self.path,
-            layout=self._layout,
+            layout=self._options.layout,
             taken_at=now,
             complete=all(state.complete and not state.error for state in boxes.values())
             and not any(one.left_out for one in cursors),
@@ -248,10 +246,11 @@ class DirectoryReader:
         rows: list[Row] = []
         complete = False
         if (scan := self._scans.get(box)) is not None and (row := self._by_name.get(box)) is not None:
-            column, status = query.sort.column, partial(self._spool.status, box)
+            column = query.sort.column
             listing = NameListing(
-                query, scan, status, row, self._boxes.times(box), now=self._world.clock(), generation=self._generation,
-                cancelled=cancelled, known=scan.kept.get(("order", column)), progress=progress,
+                query=query, scan=scan, status=partial(self._spool.status, box), row=row, times=self._boxes.times(box),
+                now=self._world.clock(), generation=self._generation, cancelled=cancelled,
+                order=scan.kept.get(("order", column)), progress=progress,
             )  # fmt: skip
             if listing.order is not None:
                 scan.kept["order", column] = listing.order
@@ -266,13 +265,13 @@ class DirectoryReader:
         return RowListing(query, rows, now=self._world.clock(), complete=complete, generation=self._generation)
 
     def read(self, key: Key, limit: int) -> Payload:
-        dirs, judged = self._opened(), self._judged
+        dirs = self._opened()
         box, operation, name = split_key(key)
         if box in ASIDE:
             row: Row | None = self._set_aside.row(dirs, box, operation, name)
         else:
-            row = next((row for row in judged.of(box)[0] if row.key == key), None)
-        return read_message(dirs, key, limit, row, judged.sentences)
+            row = next((row for row in self._judged.of(box)[0] if row.key == key), None)
+        return read_message(dirs, key, limit, row, self._judge.claims.sentences)
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         new = self._scans.get(Box.NEW)
@@ -362,7 +361,8 @@ class DirectoryReader:
         self._generation += 1
         capabilities = Capabilities.nothing(why)
         return Observation(
-            self.path, self._layout, now, False, {box: BoxState(box, None, False, None, False, None, why, now) for box in LIVE},
+            self.path, self._options.layout, now, False,
+            {box: BoxState(box, None, False, None, False, None, why, now) for box in LIVE},
             judged_all=False, who=who_am_i(capabilities, read_only=why), capabilities=capabilities, disk=Disk(),
             watch=Watch("scan", why, self._options.least, self._since), generation=self._generation,
             clock_jumped=self._judge.boot_clock.jumped,
@@ -386,10 +386,10 @@ class StandaloneReader:
 
     def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
         self._path = path
-        self._layout = options.layout or ""
+        self._layout = options.layout
         self._world = world
         self._since = world.clock()
-        self._waiter = ChangeWaiter(world)
+        self._waiter = ChangeWaiter(world.monotonic)
         self._side_files = SideFiles(world, options, LockTableCache(world), writers=writers, changed=self._waiter.changed)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)

@@ -44,7 +44,7 @@ class FreshLook:
         self._world = world
         self._spool = OpenSpool(path, world)
         self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize), LockTableCache(world))
-        self._staging = StagingScanner(world)
+        self._staging = StagingScanner(world.clock)
         self._one_at_a_time = threading.Lock()
 
     def names(self, box: Box, progress: Progress) -> BoxNames:
@@ -105,7 +105,7 @@ class FreshLook:
             judge.boot_clock.look()
             judged = judge.look(dirs, mount, scans)
             return Observation(
-                self._path, self._options.layout or "spool", self._world.clock(), complete=False, boxes={}, claims=judged.claims,
+                self._path, self._options.layout, self._world.clock(), complete=False, boxes={}, claims=judged.claims,
                 consumers=judge.consumers(dirs, mount, scans), last_claim_at=last_claim(judged.claims, claims),
             )  # fmt: skip
 

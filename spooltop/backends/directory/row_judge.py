@@ -17,7 +17,7 @@ from contextlib import closing
 from functools import cache, partial
 from itertools import chain
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
@@ -29,9 +29,9 @@ from spooltop.model.snapshot import BoxState, VerdictCounts
 from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, escape
 
 from ..access import user_name
-from .liveness.claim_liveness import ClaimJudge
+from .liveness.claim_liveness import ClaimJudge, Idle, TokenJudge
 from .liveness.lock_table import LockTableCache
-from .liveness.processes import BootClock, Certainty, Descriptions, Descriptor, Descriptors, Process, Processes, check_pids
+from .liveness.processes import BootClock, Certainty, Descriptor, Descriptors, Process, Processes, check_pids
 from .scan import BoxScan
 from .storage.disk import is_local
 from .storage.location import Folders
@@ -41,7 +41,7 @@ from .world import OpenOptions, System
 _WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
-_NOT_READ: tuple[float, frozenset[tuple[int, int]], Descriptors] = float("-inf"), frozenset(), Descriptors({}, None)
+_NOT_READ = float("-inf"), frozenset[tuple[int, int]](), Descriptors({}, None)
 """When it was read who has which files open, and who that is."""
 
 
@@ -72,17 +72,15 @@ class _File(Struct):
     writer: Writer | None
 
 
-class TmpJudge:
+class TmpJudge(Struct):
     """Judges the files in ``tmp``, look after look."""
 
-    def __init__(self, processes: Processes, table: LockTableCache, *, at_most: int) -> None:
-        self._processes = processes
-        self._table = table
-        self._at_most = at_most
-        self._files: dict[tuple[str, int], _File] = {}
-        self._opened = _NOT_READ
-        self._descriptions = Descriptions(processes)
-        self.irregular: tuple[Row, ...] = ()
+    _processes: Processes
+    _table: LockTableCache
+    _at_most: int
+    _files: dict[tuple[str, int], _File] = {}
+    _opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = _NOT_READ
+    irregular: tuple[Row, ...] = ()
 
     def look(
         self, dirs: SpoolDirs, mount: Mount | None, tmp: BoxScan, certainty: Certainty, progress: Progress
@@ -254,7 +252,7 @@ class TmpJudge:
         process = None if pid is None else self._processes.process(pid)
         if process is None:
             return Owner(pid=pid)
-        process = self._descriptions.of(process)
+        process = self._processes.describe(process)
         return Owner(None, pid, process.since, process.command, process.user)
 
 
@@ -297,14 +295,13 @@ _COUNTED_FOR = 1.0
 
 class JudgedRows(Struct, frozen=True):
     """Claims and files in ``tmp`` of one look, the oldest first. ``irregular`` are the entries of the two boxes that are no
-    messages or have a second name. ``sentences`` gives the evidence on the holder with a token in full."""
+    messages or have a second name."""
 
     claims: tuple[Row, ...] = ()
     all_claims: bool = True
     tmp: tuple[Row, ...] = ()
     all_tmp: bool = True
     irregular: tuple[Row, ...] = ()
-    sentences: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, box: Box) -> tuple[tuple[Row, ...], bool]:
         """Returns the rows of ``tmp`` or ``cur``, and whether they are all that are there."""
@@ -325,8 +322,10 @@ class RowJudge:
         self._mail = options.layout == "mail"
         self._pids_here = check_pids(options.pids)
         self.boot_clock = BootClock(world.processes)
-        self.claims = ClaimJudge(world.processes, self.boot_clock, options)
-        self.tmp = TmpJudge(world.processes, table, at_most=options.judged_at_most)
+        self.claims = ClaimJudge(
+            world.processes, self.boot_clock, options, Idle(world.processes), TokenJudge(world.processes, options.hosts)
+        )
+        self.tmp = TmpJudge(world.processes, table, options.judged_at_most)
         self._consumers: tuple[float, int | None] | None = None
 
     def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> JudgedRows:
@@ -340,7 +339,7 @@ class RowJudge:
             irregular += [*self.claims.irregular, *(row for row in claims if row.note)]
         files, all_files = self.tmp.look(dirs, mount, scans[Box.TMP], self.certainty(mount), progress)
         irregular += [*self.tmp.irregular, *(row for row in files if row.note)]
-        return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self.claims.sentences)
+        return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular))
 
     def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
         """Returns the states of ``tmp``, ``new`` and ``cur``. In a mail folder the oldest in ``cur`` is the oldest put."""

@@ -199,19 +199,18 @@ def _why(problem: OSError) -> str:
     return "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
 
 
-class _Tally:
+class _Tally(Struct):
     """Collects the facts about each name during a scan. ``known`` is the cache of ``scan_box``, ``kept`` its new content."""
 
-    def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
-        self.names: list[str] = []
-        self.irregular: list[str] = []
-        self.duplicates: list[str] = []
-        self.tried: list[str] = []
-        self.kept: dict[str, int] = {}
-        self._ids = ids
-        self._known = known
-        self.oldest: tuple[int, str] | None = None
-        """The earliest time (µs since the epoch) and its name."""
+    _ids: Set[str]
+    _known: dict[str, int]
+    names: list[str] = []
+    irregular: list[str] = []
+    duplicates: list[str] = []
+    tried: list[str] = []
+    kept: dict[str, int] = {}
+    oldest: tuple[int, str] | None = None
+    """The earliest time (µs since the epoch) and its name."""
 
     def add(self, own: int, entries: Sequence[os.DirEntry[str]]) -> None:
         """Adds entries of a directory, all at once if all are plain files with a time in front."""
@@ -332,13 +331,12 @@ _NAMES_AT_MOST = 20_000
 """Entries of a folder that are looked at for names that are wanted."""
 
 
-class FolderNames:
+class FolderNames(Struct):
     """The names that are ``wanted`` in folders, ``at_most`` of each. A folder is listed again only when it changed."""
 
-    def __init__(self, wanted: Callable[[str], bool], at_most: int) -> None:
-        self._wanted = wanted
-        self._at_most = at_most
-        self._kept: dict[str, _Listed] = {}
+    _wanted: Callable[[str], bool]
+    _at_most: int
+    _kept: dict[str, _Listed] = {}
 
     def of(self, path: str, fd: int) -> tuple[str, ...]:
         """The names in the folder ``path``, open as ``fd``, sorted; none where it cannot be listed."""
@@ -350,14 +348,13 @@ class FolderNames:
         return known.names[: self._at_most]
 
 
-class StagingScanner:
+class StagingScanner(Struct):
     """Lists the staging directories of a spool: their files count as ``tmp``. Nearly all of them are empty at nearly all
     times."""
 
-    def __init__(self, world: System) -> None:
-        self._clock = world.clock
-        self._above: _Listed | None = None
-        self._folders: dict[str, _Listed] = {}
+    _clock: Callable[[], float]
+    _above: _Listed | None = None
+    _folders: dict[str, _Listed] = {}
 
     def add_to(self, scan: BoxScan, dirs: SpoolDirs, *, unseen: bool) -> BoxScan:
         """Returns the scan of ``tmp`` with the files in staging directories, not ``complete`` where one could not be listed.
@@ -406,19 +403,18 @@ class _Folder(_Listed, frozen=True):
         return bisect_right(self.times, by), sampled
 
 
-class SetAsideBoxes:
+class SetAsideBoxes(Struct):
     """The boxes ``held``, ``rejected`` and ``trash`` of one spool. Messages in the trash expire after ``retention`` seconds (0:
     never)."""
 
-    def __init__(self, retention: float = 0.0) -> None:
-        self._retention = retention
-        self._folders: dict[Box, dict[str, _Folder]] = {}
-        self._rows: dict[tuple[Box, str, str], Row] = {}
-        self._ids: dict[str, Box] | None = {}
-        self._whole: dict[Box, bool] = {}
-        """Maps each box to True if the last look saw all of it."""
-        self.generation = 0
-        """Changes whenever something came or went."""
+    _retention: float
+    _folders: dict[Box, dict[str, _Folder]] = {}
+    _rows: dict[tuple[Box, str, str], Row] = {}
+    _ids: dict[str, Box] | None = {}
+    _whole: dict[Box, bool] = {}
+    """Maps each box to True if the last look saw all of it."""
+    generation: int = 0
+    """Changes whenever something came or went."""
 
     def look(self, dirs: SpoolDirs, as_of: float) -> dict[Box, BoxState]:
         folders: dict[Box, dict[str, _Folder]] = {}
@@ -506,15 +502,14 @@ class SetAsideBoxes:
         )
 
 
-class _Metas:
+class _Metas(Struct):
     """Times at which the messages of one operation were set aside. The metadata of a batch are one file with many names, read
     once, or lie beside the folder. A move changes ctime and nothing else, so ctime is the time where the metadata hold none."""
 
-    def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
-        self._dirs = dirs
-        self._box = box
-        self._operation = operation
-        self._read: dict[int | None, float | None] = {}
+    _dirs: SpoolDirs
+    _box: Box
+    _operation: str
+    _read: dict[int | None, float | None] = {}
 
     def time(self, name: str, folder: int, otherwise: float) -> float:
         try:
@@ -584,31 +579,28 @@ _EACH = 1e-4
 """Seconds without another listing for each name."""
 
 
-class BoxScanner:
+class BoxScanner(Struct):
     """Decides when a box is listed again: at once when asked or when the directory is another one, else when it changed and the
     last listing lies ``max(least, 20 × what it took)`` back, so that looking takes at most a twentieth of the time; of a box with
     thousands of names ten times ``least``."""
 
-    def __init__(
-        self, world: System, *, least: float = 0.1, sizes: bool = True, scan: Callable[..., BoxScan] = scan_box
-    ) -> None:
-        self._world = world
-        self._least = least
-        self._sizes = sizes
-        self._scan = scan
-        self.times: dict[str, int] = {}
-        """mtime in µs of the names that hold no time."""
-        self._last_at = 0.0
-        self._number = 0
-        self._coarse = False
-        self.last: BoxScan | None = None
-        self.due: float | None = None
-        """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
+    _world: System
+    least: float = 0.1
+    sizes: bool = True
+    scan: Callable[..., BoxScan] = scan_box
+    times: dict[str, int] = {}
+    """mtime in µs of the names that hold no time."""
+    _last_at: float = 0.0
+    _number: int = 0
+    _coarse: bool = False
+    last: BoxScan | None = None
+    due: float | None = None
+    """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
 
     @property
     def period(self) -> float:
         """Whole seconds from one listing to the next where only time tells when to list."""
-        return float(math.ceil(max(10 * self._least, _DUTY * self.last.duration if self.last is not None else 0.0)))
+        return float(math.ceil(max(10 * self.least, _DUTY * self.last.duration if self.last is not None else 0.0)))
 
     def look(
         self, fd: int | None, *, force: bool = False, ids: Set[str] = frozenset(), missing: str = "is missing",
@@ -638,11 +630,11 @@ class BoxScanner:
             if now < self._last_at + wait:
                 self.due = self._last_at + wait
                 return last
-        elif last is not None and last.error and not force and now - self._last_at < self._least:
-            self.due = self._last_at + self._least
+        elif last is not None and last.error and not force and now - self._last_at < self.least:
+            self.due = self._last_at + self.least
             return last
         as_of = self._world.clock()
-        scan = self._scan(fd, ids=ids, untimed=self.times, sizes=self._sizes)
+        scan = self.scan(fd, ids=ids, untimed=self.times, sizes=self.sizes)
         # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
         self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
         self._last_at = now
@@ -661,7 +653,7 @@ class BoxScanner:
         If a server does the work, its time counts. Else only processor time counts: on a busy machine a short listing may take
         long, and changes would be seen seconds late."""
         took = scan.duration if unseen else scan.effort
-        return max(self._least, _DUTY * took, min(self._least * 10, len(scan.names) * _EACH))
+        return max(self.least, _DUTY * took, min(self.least * 10, len(scan.names) * _EACH))
 
 
 def _same_names(last: BoxScan, scan: BoxScan) -> bool:
@@ -738,7 +730,7 @@ class Boxes:
 
     def __init__(self, world: System, least: float) -> None:
         self._scanners = {box: BoxScanner(world, least=least, sizes=box is Box.NEW) for box in LIVE}
-        self._staging = StagingScanner(world)
+        self._staging = StagingScanner(world.clock)
         self.doing = ""
         """Current step of the scan, in words; read from other threads when it hangs."""
 

@@ -18,12 +18,12 @@ from .liveness.processes import Processes
 class OpenOptions(OpenSettings, frozen=True, kw_only=True):
     """Options of a directory besides the settings of every target.
 
-    ``layout`` is the kind of the target, None for a path that the reader identifies itself: ``as_spool`` then takes a mail
-    folder for a job spool. ``cursor_files`` are cursor files, or folders of them, in place of those in the spool or beside it. A
-    box is listed at most every ``least`` seconds, and at most ``judged_at_most`` claims and files in ``tmp`` are judged.
+    ``layout`` is the kind of the target; ``as_spool``: a mail folder was taken for a job spool. ``cursor_files`` are cursor
+    files, or folders of them, in place of those in the spool or beside it. A box is listed at most every ``least`` seconds, and
+    at most ``judged_at_most`` claims and files in ``tmp`` are judged.
     """
 
-    layout: str | None = None
+    layout: str = "spool"
     as_spool: bool = False
     cursor_files: tuple[str, ...] = ()
     least: float = 0.1

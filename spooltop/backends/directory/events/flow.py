@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from itertools import islice
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
@@ -41,13 +41,12 @@ Move = Literal["requeued", "put back", "out of new", "out of cur", "claim"]
 in ``cur`` that an undo puts back."""
 
 
-class OperatorMoves:
+class OperatorMoves(Struct):
     """Exact names that operators move, each as often as it was announced and not yet seen to happen."""
 
-    def __init__(self, files: LogFiles) -> None:
-        self._files = files
-        self._newest: dict[bool, int] = {}
-        self._announced: dict[tuple[Move, str], int] = {}
+    _files: LogFiles
+    _newest: dict[bool, int] = {}
+    _announced: dict[tuple[Move, str], int] = {}
 
     def take(self, move: Move, name: str, many: int = 1) -> int:
         """Returns how many of the ``many`` observed moves of ``name`` an operator made, and deducts them from what was
@@ -132,19 +131,18 @@ class _Track(Struct):
     verdict: Verdict | None = None
 
 
-class MessageTracker:
+class MessageTracker(Struct):
     """``in_box`` returns whether a name is in a box now. Canaries are remembered before anybody asks for them, other messages
     only from then on."""
 
-    def __init__(self, in_box: Callable[[Box, str], bool], set_aside: SetAsideBoxes) -> None:
-        self._in_box = in_box
-        self._set_aside = set_aside
-        self._tracks: dict[str, _Track] = {}
-        # A canary exists to be tracked, and is most likely gone before anybody could ask for its id.
-        self._canaries: dict[str, _Track] = {}
-        self._since = 0.0
-        self._searched_scan = -1
-        self._counted: tuple[int, frozenset[str]] | None = None
+    _in_box: Callable[[Box, str], bool]
+    _set_aside: SetAsideBoxes
+    _tracks: dict[str, _Track] = {}
+    # A canary exists to be tracked, and is most likely gone before anybody could ask for its id.
+    _canaries: dict[str, _Track] = {}
+    _since: float = 0.0
+    _searched_scan: int = -1
+    _counted: tuple[int, frozenset[str]] | None = None
 
     def add_events(self, batches: Iterable[Events]) -> None:
         """Takes in the events since the last look."""
@@ -362,30 +360,36 @@ _Moves = tuple[list[Name], list[Name], list[Name], list[Name]]
 _COMPARED_AT_MOST = 100_000
 
 
-class FlowMeter:
+class FlowMeter(Struct):
     """Counts the messages that came and went since the last look: from change events if there are any, else from the difference
     of two scans. ``in_new`` asks the directory if a name is in ``new`` now, where a batch alone is ambiguous."""
 
-    def __init__(self, set_aside: SetAsideBoxes, in_new: Callable[[str], bool], files: LogFiles) -> None:
-        self._set_aside = set_aside
-        self._aside_ids: Set[str] = frozenset()
-        self._compared: tuple[set[str], set[str]] | None = None
-        self._compared_scans = (-1, -1)
-        self._listened = False
-        self._in_new = in_new
-        self._operators = OperatorMoves(files)
-        self._tried: set[str] = set()
-        self._claimed_at: dict[str, float] = {}
-        self._gone: dict[str, _Gone] = {}
-        self._finished: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._failed_now: Counter[str] = Counter()
-        """Failures that count one look later, as it is known only then what was done."""
-        self._holder_claims: dict[str, float] = {}
-        self._since: float | None = None
-        self._turn = 0
-        self.last_claim_at: float | None = None
-        self._reset()
+    _set_aside: SetAsideBoxes
+    _in_new: Callable[[str], bool]
+    _operators: OperatorMoves
+    _aside_ids: Set[str] = frozenset()
+    _compared: tuple[set[str], set[str]] | None = None
+    _compared_scans: tuple[int, int] = (-1, -1)
+    _listened: bool = False
+    _tried: set[str] = set()
+    _claimed_at: dict[str, float] = {}
+    _gone: dict[str, _Gone] = {}
+    _finished: Counter[str] = field(default_factory=Counter)
+    _failed: Counter[str] = field(default_factory=Counter)
+    _failed_now: Counter[str] = field(default_factory=Counter)
+    """Failures that count one look later, as it is known only then what was done."""
+    _holder_claims: dict[str, float] = {}
+    _since: float | None = None
+    _turn: int = 0
+    last_claim_at: float | None = None
+    # Counted since the last ``_take``.
+    _arrived: int = 0
+    _claimed: int = 0
+    _requeued: int = 0
+    _retried: int = 0
+    _shifted: int = 0
+    _returns: deque[Return] = field(default_factory=lambda: deque(maxlen=_RETURNS))
+    _sources: Counter[str] = field(default_factory=Counter)
 
     @property
     def unsettled(self) -> bool:
@@ -425,11 +429,6 @@ class FlowMeter:
             self._compared = after = (set(new.names), set(cur.names))
             if before is not None:
                 self._add([difference(now, before, after)], aside)
-
-    def _reset(self) -> None:
-        self._arrived = self._claimed = self._requeued = self._retried = self._shifted = 0
-        self._returns: deque[Return] = deque(maxlen=_RETURNS)
-        self._sources: Counter[str] = Counter()
 
     def _add(self, batches: Sequence[Events], aside: Set[str]) -> None:
         """Counts the batches of one look. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
@@ -641,7 +640,9 @@ class FlowMeter:
         )  # fmt: skip
         self._since = now
         self._turn += 1
-        self._reset()
+        self._arrived = self._claimed = self._requeued = self._retried = self._shifted = 0
+        self._returns.clear()
+        self._sources.clear()
         return flow
 
     def _by_holder(self) -> dict[str, HolderFlow]:

@@ -344,14 +344,13 @@ class EventReport(Struct):
 
 # Waits until the next look is due.
 
-class ChangeWaiter:
+class ChangeWaiter(Struct):
     """Waits for a change, or for the time at which a look is due. Thread-safe. Listeners set ``changed``, and so does whoever
     wants a look."""
 
-    def __init__(self, world: System) -> None:
-        self.changed = threading.Event()
-        self._monotonic = world.monotonic
-        self._due: float | None = None
+    _monotonic: Callable[[], float]
+    changed: threading.Event = field(default_factory=threading.Event)
+    _due: float | None = None
 
     def set_due(self, due: float | None, *, within: float | None = None) -> None:
         """Makes a look due at ``due`` (monotonic seconds; None: not by time), and in ``within`` seconds at the latest."""
@@ -368,16 +367,15 @@ class ChangeWaiter:
 
 # Listens for changes in the boxes of a spool, where that works, and says how changes are noticed.
 
-class EventListener:
+class EventListener(Struct):
     """Listens to ``new`` and ``cur``. ``changed`` is set whenever an event was received. Without ``wanted`` it does nothing, and
     each look stands alone."""
 
-    def __init__(self, path: str, changed: threading.Event, world: System, *, wanted: bool) -> None:
-        self._path = path
-        self._changed = changed
-        self._wanted = wanted
-        self._world = world
-        self._watcher: Watcher | None = None
+    _path: str
+    _changed: threading.Event
+    _world: System
+    _wanted: bool
+    _watcher: Watcher | None = None
 
     def take(self, dirs: SpoolDirs, mount: Mount | None) -> EventReport:
         """Returns the events since the last call; the first call begins to listen."""

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -28,12 +27,12 @@ from spooltop.engine.system.files import REAL_FILES, is_inode
 from spooltop.model.plan import Progress
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Usage
 from spooltop.model.units import age
-from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Row, Verdict, began, escape
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Owner, Row, Verdict, began, escape
 
 from ..scan import BoxScan
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions
-from .processes import BootClock, Certainty, Descriptions, FileId, Process, Processes, ProcessUse, judge_pids
+from .processes import BootClock, Certainty, FileId, Process, Processes, ProcessUse, judge_pids
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
 
@@ -44,13 +43,12 @@ _ASKED_AT_MOST = 200
 _Used = tuple[tuple[int, float, float], ...]
 
 
-class Idle:
+class Idle(Struct):
     """Remembers of each process since when it and its children have used no CPU (``Processes.cpu``)."""
 
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
-        self._asked_at = float("-inf")
-        self._since: dict[int, tuple[_Used, float]] = {}
+    _processes: Processes
+    _asked_at: float = float("-inf")
+    _since: dict[int, tuple[_Used, float]] = {}
 
     def look(self, pids: Iterable[int]) -> None:
         """Asks for ``pids``, at most every 10 s; who is not among them is forgotten."""
@@ -108,22 +106,21 @@ def also(evidence: str, more: str) -> str:
     return f"{evidence} · {more}" if more else evidence
 
 
-class TokenJudge:
-    """Remembers from look to look who the holders are. ``brief`` are pids of holders that need no description yet."""
+class TokenJudge(Struct):
+    """Remembers from look to look who the holders are. ``hosts`` is the setting ``claims.hosts``; ``brief`` are pids of holders
+    that need no description yet."""
 
-    def __init__(self, processes: Processes, hosts: str) -> None:
-        self._processes = processes
-        self._only_here = hosts == presence.THIS_MACHINE
-        self._verified: set[tuple[str, int]] = set()
-        self._found: dict[str, dict[int, bool]] = {}
-        """Token → pids that hold its lock, each with whether it inherited the descriptor."""
-        self._looked = float("-inf")
-        self._descriptions = Descriptions(processes)
-        self.brief: set[int | None] = set()
+    _processes: Processes
+    _hosts: str
+    brief: set[int | None] = set()
+    _verified: set[tuple[str, int]] = set()
+    _found: dict[str, dict[int, bool]] = {}
+    """Token → pids that hold its lock, each with whether it inherited the descriptor."""
+    _looked: float = float("-inf")
 
     def vantage(self, certainty: Certainty) -> presence.HostView:
         """The point of view from which presence locks are judged."""
-        return presence.HostView(self._processes.machine(), certainty.local, self._only_here)
+        return presence.HostView(self._processes.machine(), certainty.local, self._hosts == presence.THIS_MACHINE)
 
     def judge(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, TokenHolder]:
         """Judges the holders of the tokens whose presence files were just ``looked`` at."""
@@ -156,22 +153,22 @@ class TokenJudge:
     def _lock_holders(self, held: Mapping[str, Presence]) -> dict[str, Holder]:
         """The holder of each token in ``held``, whose locks were just met."""
         here = self._processes.machine()
-        asked: dict[str, tuple[Presence, Process | None, bool]] = {}
+        ours = {token for token, seen in held.items() if (seen.boot_id or None, seen.pid_ns) == (here.boot_id, here.pid_ns)}
         files_of = cache(self._processes.files_of)
-        holders: dict[str, Holder] = {}
-        for token, seen in held.items():
-            ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
-            process = self._named(seen) if ours else None
-            if process is not None and self._is_holder(token, seen, process, files_of):
-                holders[token] = process, ""
-            else:
-                asked[token] = (seen, process, ours)
+        named = {token: self._named(seen) if token in ours else None for token, seen in held.items()}
+        holders: dict[str, Holder] = {
+            token: (process, "")
+            for token, process in named.items()
+            if process is not None and self._is_holder(token, held[token], process, files_of)
+        }
         self._verified = {one for one in self._verified if one[0] in held}
+        asked = {token: seen for token, seen in held.items() if token not in holders}
         if asked:
-            self._find({token: seen for token, (seen, _, _) in asked.items()})
-        for token, (seen, process, ours) in asked.items():
-            holders[token] = self._holder(seen, process, self._found.get(token, {}), ours=ours)
-        return holders
+            self._find(asked)
+        return holders | {
+            token: self._holder(seen, named[token], self._found.get(token, {}), ours=token in ours)
+            for token, seen in asked.items()
+        }
 
     def _named(self, seen: Presence) -> Process | None:
         """The process that the file names, while it is the same one; a zombie has let go of everything."""
@@ -230,7 +227,7 @@ class TokenJudge:
         """Adds command and user to what is visible of a process; they are read once."""
         if process is None or process.zombie or process.pid in self.brief:
             return process
-        return self._descriptions.of(process)
+        return self._processes.describe(process)
 
 
 _TOKENS_AT_MOST = 1_000
@@ -267,42 +264,35 @@ class JudgedClaim(NamedTuple):
 NOT_JUDGED = JudgedClaim(None, "", None)
 
 
-class ClaimJudge:
+class ClaimJudge(Struct):
     """Judges the claims of one spool, look after look. What is proven dead is not asked again. Without ``options.watch`` each
     look stands alone: it takes a minute to see that a holder is idle, so nobody is asked for processor time."""
 
-    def __init__(self, processes: Processes, boot_clock: BootClock, options: OpenOptions) -> None:
-        self._processes = processes
-        self._boot_clock = boot_clock
-        self._at_most = options.judged_at_most
-        self._claims: dict[str, _Claim] = {}
-        self._idle = Idle(processes)
-        self._watch = options.watch
-        self._described_after = options.described_after
-        self._token_judge = TokenJudge(processes, options.hosts)
-        self._rows: tuple[Row, ...] = ()
-        self._dead: set[str] = set()
-        self._scan = -1
-        self.irregular: tuple[Row, ...] = ()
-        self.sentences: dict[str, str] = {}
-        """Token → evidence as a sentence, for the detail."""
+    _processes: Processes
+    _boot_clock: BootClock
+    _options: OpenOptions
+    _idle: Idle
+    _token_judge: TokenJudge
+    _claims: dict[str, _Claim] = {}
+    _rows: tuple[Row, ...] = ()
+    _dead: set[str] = set()
+    _scan: int = -1
+    irregular: tuple[Row, ...] = ()
+    sentences: dict[str, str] = {}
+    """Token → evidence as a sentence, for the detail."""
 
     def look(
         self, dirs: SpoolDirs, scan: BoxScan, certainty: Certainty, progress: Progress
     ) -> tuple[tuple[Row, ...], bool]:
         """Judges the names of a ``scan`` of ``cur``. Returns the rows, oldest first, and whether they are all. Raises ``Stopped``
         where ``progress`` does."""
-        fd = dirs.cur
-        if fd is None:
-            self._claims, self._rows, self._scan, self.irregular = {}, (), -1, ()
-            return (), True
         changed, count = scan.number != self._scan, len(scan.names)
         self._scan = -1  # until it is through: one that is stopped on the way is made anew
         if changed:
             progress.begin("claims found", count)
-            self._claims, self.irregular = self._looked_up(fd, progress.each(scan.names))
+            self._claims, self.irregular = self._looked_up(dirs, progress.each(scan.names))
         progress.begin("claims judged", len(self._claims))
-        changed |= self._judge(dirs, fd, self._claims, certainty, progress)
+        changed |= self._judge(dirs, self._claims, certainty, progress, {})
         self._scan = scan.number
         if changed:
             if len(self.sentences) > 2 * len(self._claims) + 100:
@@ -310,15 +300,12 @@ class ClaimJudge:
                 self.sentences = {token: sentence for token, sentence in self.sentences.items() if token in tokens}
             rows = (claim.row for claim in self._claims.values())
             self._rows = tuple(sorted(rows, key=lambda row: (row.in_box_since or 0.0, row.name)))
-        return self._rows, count <= self._at_most
+        return self._rows, count <= self._options.judged_at_most
 
     def judge_again(self, dirs: SpoolDirs, names: Iterable[str], certainty: Certainty) -> dict[str, tuple[Verdict | None, str]]:
         """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone."""
-        fd = dirs.cur
-        if fd is None:
-            return {}
-        claims, _ = self._looked_up(fd, names)
-        self._judge(dirs, fd, claims, certainty, Progress())
+        claims, _ = self._looked_up(dirs, names)
+        self._judge(dirs, claims, certainty, Progress(), {})
         return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
 
     def test(
@@ -356,9 +343,9 @@ class ClaimJudge:
                     alike[key] = JudgedClaim(holder.verdict, holder.evidence, owner)
                 judged[name] = alike[key]
         others = [name for name in names if name not in judged]
-        if others and dirs.cur is not None:
-            rest, _ = self._looked_up(dirs.cur, others)
-            self._judge(dirs, dirs.cur, rest, certainty, Progress(), known)
+        if others:
+            rest, _ = self._looked_up(dirs, others)
+            self._judge(dirs, rest, certainty, Progress(), known)
             if len(self._claims) >= _REMEMBERED:
                 self._claims = {}
             self._claims.update(rest)
@@ -366,18 +353,20 @@ class ClaimJudge:
         return [judged.get(name, NOT_JUDGED) for name in names]  # gone, or irregular
 
     def _judge(
-        self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress,
-        known: Mapping[str, TokenHolder] = MappingProxyType({}),
+        self, dirs: SpoolDirs, claims: dict[str, _Claim], certainty: Certainty, progress: Progress,
+        known: Mapping[str, TokenHolder],
     ) -> bool:  # fmt: skip
         """Judges ``claims`` that are not dead yet, and removes those that have gone. Returns True if anything has changed.
         ``known`` are holders that were tested just before."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
-        if self._described_after:
-            long = {c.name.pid for c in asked if self._held(c) >= self._described_after}
+        if after := self._options.described_after:
+            long = {c.name.pid for c in asked if self._held(c) >= after}
             self._token_judge.brief = {c.name.pid for c in asked} - long
-        tokens = {c.name.token for c in asked if c.name.token is not None}
-        holders = {**known, **self._tokens_tested(dirs, tokens - known.keys(), certainty)}
+        tokens = {c.name.token for c in asked if c.name.token is not None} - known.keys()
+        tested = self._token_judge.judge({token: presence.look(dirs, token) for token in tokens}, certainty)
+        self.sentences.update((token, holder.sentence) for token, holder in tested.items())
+        holders = {**known, **tested}
         timed = [
             (c.name.pid, self._boot_clock.latest(c.ctime, c.seen))
             for c in asked if c.name.pid is not None and c.name.token is None
@@ -385,14 +374,14 @@ class ClaimJudge:
         by_pid = iter(judge_pids(self._processes, timed, certainty, self._token_judge.describe))
         judged = [self._verdict(claim.name, holders, by_pid) for claim in asked]
         both = list(zip(asked, judged, strict=True))
-        if self._watch:
+        if self._options.watch:
             running = (owner.pid for claim, (*_, owner, here) in both if here and self._held(claim) > _HELD_LONG)
             self._idle.look(pid for pid in running if pid is not None)
         for claim, (verdict, evidence, owner, here) in progress.each(both):
             before, name = claim.row, claim.name
             if here and (idle := self._idle.words(owner.pid)) and self._held(claim) > _HELD_LONG:
                 evidence = also(evidence, idle)
-            if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):
+            if verdict is Verdict.DEAD and not is_inode(REAL_FILES, name.raw, dirs.box(Box.CUR), claim.inode, unseen=False):
                 del claims[name.raw]  # acknowledged or requeued since it was listed
                 changed = True
                 continue
@@ -441,21 +430,21 @@ class ClaimJudge:
         self._dead.intersection_update(tokens)
         return count
 
-    def _looked_up(self, fd: int, names: Iterable[str]) -> tuple[dict[str, _Claim], tuple[Row, ...]]:
+    def _looked_up(self, dirs: SpoolDirs, names: Iterable[str]) -> tuple[dict[str, _Claim], tuple[Row, ...]]:
         """Returns the claims among ``names``, and the irregular files. A known claim is not looked up again, unless its name is
         foreign: the same pid may have claimed the same id anew."""
         now = self._processes.boottime()
         kept: dict[str, _Claim] = {}
         irregular: list[Row] = []
-        for raw in names:
-            if len(kept) >= self._at_most:
+        for raw in names if dirs.cur is not None else ():
+            if len(kept) >= self._options.judged_at_most:
                 break
             known = self._claims.get(raw)
             if known is not None and known.name.token is not None:
                 kept[raw] = known
                 continue
             try:
-                found = os.lstat(raw, dir_fd=fd)
+                found = os.lstat(raw, dir_fd=dirs.cur)
             except OSError:
                 continue  # gone since it was listed
             if known is not None and known.inode == found.st_ino and known.ctime == found.st_ctime:
@@ -468,11 +457,6 @@ class ClaimJudge:
             else:
                 irregular.append(row)
         return kept, tuple(irregular)
-
-    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, TokenHolder]:
-        holders = self._token_judge.judge({token: presence.look(dirs, token) for token in tokens}, certainty)
-        self.sentences.update((token, holder.sentence) for token, holder in holders.items())
-        return holders
 
     def _held(self, claim: _Claim) -> float:
         return claim.row.in_box_age(self._processes.wall()) or 0.0
@@ -542,21 +526,21 @@ class _Sample(Struct, frozen=True):
     usage: Usage
 
 
-class ConsumerGatherer:
-    """Remembers from time to time what was found of the consumers of one spool. ``hosts`` is the setting ``claims.hosts``."""
+class ConsumerGatherer(Struct):
+    """Remembers from time to time what was found of the consumers of one spool."""
 
-    def __init__(self, processes: Processes, hosts: str) -> None:
-        self._processes = processes
-        self._token_judge = TokenJudge(processes, hosts)
-        self._rows: Sequence[Row] | None = None
-        self._claimants: tuple[list[ConsumerRow], int] = ([], 0)
-        self._samples: dict[int, _Sample] = {}
-        self._exited: dict[str, ConsumerRow] = {}
-        self._idle: tuple[ConsumerRow, ...] = ()
-        self._untested = 0
-        self._error = ""
-        self._last: ConsumerList | None = None
-        self._due = self._slow_until = float("-inf")
+    _processes: Processes
+    _token_judge: TokenJudge
+    _rows: Sequence[Row] | None = None
+    _claimants: tuple[list[ConsumerRow], int] = ([], 0)
+    _samples: dict[int, _Sample] = {}
+    _exited: dict[str, ConsumerRow] = {}
+    _idle: tuple[ConsumerRow, ...] = ()
+    _untested: int = 0
+    _error: str = ""
+    _last: ConsumerList | None = None
+    _due: float = float("-inf")
+    _slow_until: float = float("-inf")
 
     def gather(
         self, dirs: SpoolDirs, rows: Sequence[Row], certainty: Certainty, taken_at: float, *, complete: bool

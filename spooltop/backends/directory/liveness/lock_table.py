@@ -47,12 +47,11 @@ def read_table(processes: Processes) -> LockTable:
     return LockTable({key: tuple(found) for key, found in by_file.items()}, unseen)
 
 
-class LockTableCache:
+class LockTableCache(Struct):
     """The lock table, read at most once a second."""
 
-    def __init__(self, world: System) -> None:
-        self._world = world
-        self._read: tuple[float, LockTable] | None = None
+    _world: System
+    _read: tuple[float, LockTable] | None = None
 
     def read(self) -> LockTable:
         """Returns all locks of this machine that can be seen."""

@@ -185,14 +185,15 @@ class Watchers(NamedTuple):
 
 
 class Processes:
-    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept. A method returns None, or
-    nothing, where an entry does not exist or is closed to this user."""
+    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing but descriptions is kept. A method
+    returns None, or nothing, where an entry does not exist or is closed to this user."""
 
     def __init__(self, proc: str = PROC, *, wall: Callable[[], float] = time.time) -> None:
         self._root = proc
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._boot_id = ""
+        self._descriptions = lru_cache(_DESCRIBED)(lambda pid, started: self.process(pid, described=True))
 
     def wall(self) -> float:
         """The wall clock that the kernel stamps files with, epoch seconds."""
@@ -297,6 +298,10 @@ class Processes:
         else:
             found = Process(pid)  # a system without procfs tells its command and its user at most
         return _described(found) if described else found
+
+    def describe(self, process: Process) -> Process:
+        """Adds command, user and start in epoch seconds, as they were when they were first asked for."""
+        return replace(self._descriptions(process.pid, process.started) or process, stopped=process.stopped)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         """Returns the CPU time used by a process and all its living descendants: for each (pid, start in epoch seconds, CPU
@@ -574,17 +579,6 @@ def _described(process: Process) -> Process:
     except psutil.Error:
         pass  # it ended, or hides something: what was learnt until then is known
     return replace(process, command=command, user=user, since=since)
-
-
-class Descriptions:
-    """Commands and users of processes, which are read once."""
-
-    def __init__(self, processes: Processes) -> None:
-        self._read = lru_cache(_DESCRIBED)(lambda pid, started: processes.process(pid, described=True))
-
-    def of(self, process: Process) -> Process:
-        """The process with its description, as it was when that was first asked for."""
-        return replace(self._read(process.pid, process.started) or process, stopped=process.stopped)
 
 
 # Judges whether the pid in the name of a claim still refers to the process that made it. A living holder is never called dead,

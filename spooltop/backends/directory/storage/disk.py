@@ -7,6 +7,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
+from msgspec import Struct
+
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
 from spooltop.model.backend import Capabilities
@@ -113,15 +115,14 @@ def who_am_i(capabilities: Capabilities, *, read_only: str | None, dirs: SpoolDi
 _MOUNT_FOR = 5.0
 
 
-class OpenSpool:
+class OpenSpool(Struct):
     """Descriptors of one spool and of its parent directory, and its mount."""
 
-    def __init__(self, path: str, world: System) -> None:
-        self.path = path
-        self.dirs: SpoolDirs | None = None
-        self._world = world
-        self._parent = -1
-        self._mount: tuple[float, Mount | None] | None = None
+    path: str
+    _world: System
+    dirs: SpoolDirs | None = None
+    _parent: int = -1
+    _mount: tuple[float, Mount | None] | None = None
 
     def open(self) -> tuple[SpoolDirs, bool]:
         """Returns the open directories, and True if they were opened just now. Raises ``OSError`` if the spool is gone or

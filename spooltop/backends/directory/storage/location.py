@@ -10,6 +10,8 @@ from itertools import islice
 from os import stat_result
 from typing import NamedTuple, Protocol, Self
 
+from msgspec import Struct
+
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES, Files
@@ -160,17 +162,19 @@ class Folder(NamedTuple):
     id: tuple[int, int]
 
 
-class Folders:
+class Folders(Struct):
     """Folders of operations and staging directories. ``before_closing`` is called before any of them is closed to make room."""
 
-    def __init__(self, dirs: SpoolDirs, before_closing: Callable[[], None] = lambda: None) -> None:
-        self._dirs = dirs
-        self.files = dirs.files
-        self._before_closing = before_closing
-        self._boxes: dict[Box, Folder] = {}
-        self._aside: dict[tuple[Box, str], Folder] = {}
-        self._shared: dict[tuple[Box, str], dict[str, Json]] = {}
-        self._own: dict[tuple[Box, str], frozenset[str] | None] = {}
+    _dirs: SpoolDirs
+    _before_closing: Callable[[], None] = lambda: None
+    _boxes: dict[Box, Folder] = {}
+    _aside: dict[tuple[Box, str], Folder] = {}
+    _shared: dict[tuple[Box, str], dict[str, Json]] = {}
+    _own: dict[tuple[Box, str], frozenset[str] | None] = {}
+
+    @property
+    def files(self) -> Files:
+        return self._dirs.files
 
     def of(self, box: Box, folder: str, *, create: bool = False) -> Folder:
         """Returns the directory ``folder`` of ``box`` (``Place``). Raises ``FileNotFoundError`` if there is none and ``create``
@@ -255,12 +259,11 @@ def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[
 
 # Looks up names as they are now. A name that cannot be seen is a result, not an error.
 
-class NameLookup:
+class NameLookup(Struct):
     """Lookups that never raise ``OSError``."""
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self._ordered: dict[int, bool] = {}
+    _files: Files
+    _ordered: dict[int, bool] = {}
 
     def status(self, name: str, dir_fd: int) -> os.stat_result | None:
         """Returns the status of the file under that name; None where it is not there or not visible."""
