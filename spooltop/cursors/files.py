@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from spooltop.backends.directory.events.watcher import in_order, listening, watc
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
-from spooltop.cursors.model import CursorSource, CursorVersion, CursorWrite
+from spooltop.cursors.model import CursorSource, CursorWrite
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
@@ -121,6 +122,8 @@ def _cut_off(problem: json.JSONDecodeError) -> bool:
 
 Handle = tuple[int, bytes]
 """Identifies a file on its file system, also after its inode number was used again: (type, bytes)."""
+Content: TypeAlias = tuple[tuple[int, int, int], str, int]
+"""The state of a file, the error of reading it and the hash of its bytes."""
 
 
 class Version(Struct, frozen=True):
@@ -137,8 +140,8 @@ class Version(Struct, frozen=True):
     unread: int | None = 0
 
     @property
-    def content(self) -> tuple[tuple[int, int, int], str, int]:
-        """The state, the error and the hash of the bytes: equal for two versions with the same content."""
+    def content(self) -> Content:
+        """Equal for two versions with the same content."""
         return self.state, self.error, hash(self.data)
 
 
@@ -382,8 +385,8 @@ class _Listener:
 
 
 class _File(Struct):
-    last: tuple[tuple[int, int, int], str, int] | None = None
-    """State, error and hash of what was read last."""
+    last: Content | None = None
+    """The content that was read last."""
     reported: bool = True
     """False if the content was read before its event arrived."""
     untaken: list[Version] = field(default_factory=list)
@@ -746,13 +749,6 @@ Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
 """Gives the holders of a lock on the file with this status."""
 
 
-class _Known(Struct):
-    """The source as it was last seen, with the ``content`` of its file."""
-
-    content: tuple[tuple[int, int, int], str, int]
-    source: CursorSource
-
-
 class CursorFiles:
     """The cursor files in some folders. A file that has not changed gives the same object as in the look before."""
 
@@ -768,7 +764,8 @@ class CursorFiles:
         self._watcher = watcher
         self._whole = whole
         self._journal = CursorJournal()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, tuple[Content, CursorSource]] = {}
+        """Each file as it was last seen, and its content."""
         self._seen: set[str] = set()
         self._temp_files = FolderNames(lambda name: name != _SHARED and name.startswith(TEMP_BEGINS), _TEMP_AT_MOST)
 
@@ -837,7 +834,7 @@ class CursorFiles:
         if temp_files != one.temp_files or lock_there is not one.lock_there:
             one = replace(one, temp_files=temp_files, lock_there=lock_there)
             if path in self._known:  # not where it could not even be looked at
-                self._known[path].source = replace(one, earlier=()) if one.earlier else one
+                self._known[path] = self._known[path][0], replace(one, earlier=()) if one.earlier else one
         return replace(one, journal=writes[name]) if name in writes else one
 
     def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
@@ -851,13 +848,13 @@ class CursorFiles:
             return CursorSource(path, source is None, None, str(problem.strerror))
         known = self._known.get(path)
         if versions is None and known is not None:
-            if known.content[0] == _state(found):
-                return known.source
-        elif versions and known is not None and versions[0].content == known.content:
+            if known[0][0] == _state(found):
+                return known[1]
+        elif versions and known is not None and versions[0].content == known[0]:
             del versions[0]  # a new watch of the folder begins with what is there
         if not versions:
             if known is not None and versions is not None:
-                return known.source
+                return known[1]
             now = read_version(name, fd, self._clock(), handles=self._writers is not None)
             if now is None:
                 self._known.pop(path, None)
@@ -869,50 +866,36 @@ class CursorFiles:
         self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockHolder, ...]
     ) -> CursorSource:
         """Returns the newest of ``versions``, with those before it."""
-        earlier: deque[CursorVersion] = deque()
-        unread = versions[-1].unread
+        newest = self._parsed(path, versions[-1], source)
+        found = deque([replace(newest, lock_holders=held_by)])
         left = FILE_MAX
-        for place in range(len(versions) - 2, -1, -1):
-            one = versions[place]
-            left -= len(one.data)
-            sections = None if left < 0 else self._parsed(one, source)[0]
-            if sections is not None:
-                writer = self._writer(one)
-                earlier.appendleft(CursorVersion(one.at, one.mtime, sections, one.state[0], one.unread, writer))
-                continue
-            # what could not be read as a whole is one more write that stands between its neighbours
-            skipped = (one.unread or 0) + 1
-            if earlier:
-                earlier[0] = replace(earlier[0], unread=(earlier[0].unread or 0) + skipped)
-            else:
-                unread = (unread or 0) + skipped
-        last = versions[-1]
-        sections, error, left_out, cut = self._parsed(last, source)
-        inode, _, size = last.state
-        answer = CursorSource(
-            path, source is None, sections, error, inode, last.mtime, size, held_by, writer=self._writer(last), unread=unread,
-            read_at=last.at, left_out=left_out, cut=cut,
-        )  # fmt: skip
-        self._known[path] = _Known(last.content, answer)
-        return replace(answer, earlier=tuple(earlier)) if earlier else answer
+        for version in reversed(versions[:-1]):
+            left -= len(version.data)
+            one = None if left < 0 else self._parsed(path, version, source)
+            if one is not None and one.sections is not None:
+                found.appendleft(one)
+            else:  # what could not be read as a whole is one more write that stands between its neighbours
+                found[0] = replace(found[0], unread=(found[0].unread or 0) + (version.unread or 0) + 1)
+        newest = found.pop()
+        self._known[path] = versions[-1].content, newest
+        return replace(newest, earlier=tuple(found)) if found else newest
 
-    def _writer(self, version: Version) -> LockHolder | None:
-        return self._writers.writer(version.handle) if self._writers is not None else None
-
-    def _parsed(self, version: Version, source: str | None) -> tuple[dict[str, Json] | None, str, int, frozenset[str]]:
-        """Returns the sections, or why there are none; how many are left out, and which are cut."""
-        if version.error:
-            return None, version.error, 0, frozenset()
-        value, error = parse_value(version.data)
-        if error:
-            return None, error, 0, frozenset()
+    def _parsed(self, path: str, version: Version, source: str | None) -> CursorSource:
+        """Returns a version with its sections, or with the reason why there are none."""
+        value, error = (None, version.error) if version.error else parse_value(version.data)
         sections = value if source is None else {source: value}
-        if not isinstance(sections, dict):
-            return None, "not an object: one section for each source is expected", 0, frozenset()
-        if self._whole:
-            return sections, "", 0, frozenset()
-        sections, left_out, cut = within_budget(sections, len(version.data))
-        return sections, "", left_out, cut
+        if error:
+            sections = None
+        elif not isinstance(sections, dict):
+            sections, error = None, "not an object: one section for each source is expected"
+        left_out, cut = 0, frozenset[str]()
+        if sections is not None and not self._whole:
+            sections, left_out, cut = within_budget(sections, len(version.data))
+        writer = self._writers.writer(version.handle) if self._writers is not None else None
+        return CursorSource(
+            path, source is None, sections, error, version.mtime, version.state, writer=writer, unread=version.unread,
+            read_at=version.at, left_out=left_out, cut=cut,
+        )  # fmt: skip
 
     def _follow(self, fd: int, name: str | None = None) -> None:
         if self._writers is not None:

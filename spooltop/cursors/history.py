@@ -6,8 +6,8 @@ import itertools
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import CursorSection, CursorWrite, direction, order, pick, shown
@@ -31,43 +31,6 @@ _NEAR = 3.0
 """Seconds within which a line of the journal and an observed write are the same write."""
 
 
-class Write(Struct, frozen=True):
-    """A write of the file, as far as it is not about one source.
-
-    ``also``: other sources that changed in it, ``advanced``: those that went forward, ``kept``: True if one of them changed and
-    did not go back. ``exact``: nothing else was written since the previous version; False: something was, and was not read; None:
-    not known. ``repeated``: the whole file has a content that it had before. ``journaled``: made under the lock and of one
-    section alone, so that it cannot lose an update. ``writer`` if it was seen.
-    """
-
-    inode: int = 0
-    also: tuple[str, ...] = ()
-    advanced: tuple[str, ...] = ()
-    kept: bool = False
-    exact: bool | None = None
-    repeated: bool = True
-    held_by: tuple[LockHolder, ...] = ()
-    writer: LockHolder | None = None
-    lock_there: bool | None = None
-    journaled: bool = False
-
-
-class Change(Struct, frozen=True):
-    """A write that changed the value.
-
-    ``back``: it went back or, for a token without order, to one that it had before. ``over``: the number of moves that it went
-    back over, None if they are too many for a stale copy, or it never had this value. ``lost``: an update was lost in it.
-    """
-
-    at: float
-    old: Json
-    new: Json
-    back: bool
-    write: Write
-    over: int | None = None
-    lost: bool = False
-
-
 def key_of(value: Json, field: str | None = None) -> str:
     """Returns a key that equal cursors share: the type and the text of what ``pick`` finds."""
     picked = pick(_bounded(value, field), field)
@@ -88,10 +51,6 @@ def _bounded(value: Json, field: str | None) -> Json:
     return f"{begin}… ({len(text)} characters, {digest})"
 
 
-_UNKNOWN = Write()
-"""A write of which nothing is known but that it happened."""
-
-
 class CursorHistory:
     """History that grows by ``write``, ``add_journaled`` and ``arrived``; everything else is derived from it.
 
@@ -101,25 +60,24 @@ class CursorHistory:
     """
 
     def __init__(
-        self, at: float, value: Json, write: Write = _UNKNOWN, *, seen_at: float, field: str | None = None, before: bool = False,
-        often: int = OFTEN, room: Callable[[], int] = lambda: RING,
+        self, first: CursorSection, *, seen_at: float, field: str | None = None, before: bool = False, often: int = OFTEN,
+        room: Callable[[], int] = lambda: RING,
     ) -> None:  # fmt: skip
         self.field = field
         self._before = before
         self._often = often
         self._room = room
-        value = _bounded(value, field)
-        self.value = value
+        self.value = value = _bounded(first.value, field)
         self.reverts = 0
         """Lost updates since it was watched, and those before that the journal has."""
         self.first_seen = seen_at
-        self.written_at = at
+        self.written_at = self.moved_at = first.at
         self.steps_back = 0
         """Number of times it was seen to go back: lost updates and rewinds."""
-        self.moved_at: float = at
         self.moved_is_bound = True
-        first = _section(at, value, write, shown(value, field), back=False)
-        self.ring: deque[CursorSection] = deque([first])
+        self.ring = deque([replace(first, value=value, shown=shown(value, field))])
+        """Its writes, newest first, and at the end, as long as there is room, the value that was there first."""
+        self._written = 0
         self.journal_writes: deque[float] = deque()
         """Times of the writes in the journal, also of those that changed nothing."""
         self.repeated = 0
@@ -128,12 +86,17 @@ class CursorHistory:
         self.busy_repeats = 0
         """Number of those writes that followed new messages of this source."""
         self._arrived = 0
-        self.changes: deque[Change] = deque()
-        self.writes: deque[float] = deque()
+        self.changes: deque[CursorSection] = deque()
+        """Writes that changed the value, oldest first."""
         self._forward: deque[float] = deque(maxlen=_GAPS + 1)
         self._seen: dict[str, int] = {self.key(value): 0}
         self.top: Json = value
         """The high-water mark; for tokens without order the newest that was ever seen."""
+
+    @property
+    def writes(self) -> list[CursorSection]:
+        """The writes that were seen, newest first."""
+        return list(itertools.islice(self.ring, self._written))
 
     def key(self, value: Json) -> str:
         return key_of(value, self.field)
@@ -169,17 +132,18 @@ class CursorHistory:
         """Counts ``messages`` of this source that came into ``new``."""
         self._arrived += messages
 
-    def write(self, at: float, value: Json, write: Write) -> None:
+    def write(self, write: CursorSection) -> None:
         """Adds one write of this source's section, including one that changed nothing."""
-        value = _bounded(value, self.field)
-        recent = {write.at for write in itertools.islice(self.ring, min(_RECENT, len(self.writes)))}
+        at, value = write.at, _bounded(write.value, self.field)
+        recent = {write.at for write in self.writes[:_RECENT]}
         while at in recent:
             at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
-        step = self.direction_to(value)
-        self.ring.appendleft(_section(at, value, write, self.shown(value), back=step < 0))
-        self.writes.append(at)
+        step, key = self.direction_to(value), self.key(value)
+        over = self._moves_since(key) if step < 0 else None
+        write = replace(write, at=at, value=value, shown=self.shown(value), back=step < 0, old=self.value, over=over)
+        self.ring.appendleft(write)
+        self._written += 1
         self.written_at = at
-        key = self.key(value)
         if key == self.key(self.value):
             self.value = value
             self.repeated += 1
@@ -189,11 +153,10 @@ class CursorHistory:
             self._trim()
             return
         self.repeated = self.busy_repeats = self._arrived = 0
-        over = self._moves_since(key) if step < 0 else None
-        self.changes.append(Change(at, self.value, value, step < 0, write, over))
+        self.changes.append(write)
         if step < 0:
             self.steps_back += 1
-            self._judge(self.changes[-1], known=key in self._seen)
+            self._judge(write, known=key in self._seen)
         if step > 0:
             self._forward.append(at)
         if key not in self._seen:
@@ -210,46 +173,49 @@ class CursorHistory:
         recent = itertools.islice(reversed(self.changes), _STALE)
         return next((moves for moves, change in enumerate(recent, 1) if self.key(change.old) == key), None)
 
-    def _judge(self, change: Change, *, known: bool) -> None:
-        """Marks ``change``, the newest, as a lost update if it is one, and earlier changes that it proves to be lost updates.
+    def _judge(self, write: CursorSection, *, known: bool) -> None:
+        """Marks ``write``, the newest, as a lost update if it is one, and earlier changes that it proves to be lost updates.
 
         A writer of a stale copy of the whole file moves its own source forward and others back, in one write. So an update is
         lost if another source advanced in the same write that returned this one to a value that it had before. If the effect of a
         single write is not known, or nothing else changed, a person may have set it back: it counts when it happens again.
         """
-        write = change.write
         if write.journaled or not known or write.exact is False:
             return
-        stale = change.over is not None
+        stale = write.over is not None
         if (write.advanced and write.exact) or ((write.advanced or write.kept) and stale):
-            self._lose([change], 1)
-        elif stale and write.repeated:
-            self._lose(self._returns(change), self._often)
+            self._lose([write])
+        elif stale and write.repeated and len(returns := self._returns(write)) >= self._often:
+            self._lose(returns)
 
-    def _returns(self, last: Change) -> list[Change]:
+    def _returns(self, last: CursorSection) -> list[CursorSection]:
         """Returns ``last`` and the changes just before it that restored the same value, and may come from a stale copy too."""
-        key, found, moves = self.key(last.new), [last], 0
+        key, found, moves = self.key(last.value), [last], 0
         for change in itertools.islice(reversed(self.changes), 1, None):
             moves += 1
             if moves > _STALE or last.at - change.at > _REMEMBERED:
                 break
-            if change.over is not None and self.key(change.new) == key and not change.write.journaled:
+            if change.over is not None and self.key(change.value) == key and not change.journaled:
                 found.append(change)
                 moves = 0
         return found
 
-    def _lose(self, changes: Sequence[Change], least: int) -> None:
-        if len(changes) < least:
-            return
-        lost = {change.at for change in changes if not change.lost}
-        self.reverts += len(lost)
-        for place, change in enumerate(self.changes):
-            if change.at in lost:
-                self.changes[place] = replace(change, lost=True)
+    def _lose(self, changes: Sequence[CursorSection]) -> None:
+        for change in changes:
+            if not change.lost:
+                self.reverts += 1
+                self._amend(change.at, lost=True)
+
+    def _amend(self, at: float, **known: Any) -> None:
+        """Adds to the write at ``at`` what is known of it by now."""
+        for kept in (self.ring, self.changes):
+            for place, write in enumerate(kept):
+                if write.at == at:
+                    kept[place] = replace(write, **known)
 
     def _trim(self) -> None:
         room = self._room()
-        for kept in (self.changes, self.writes, self.journal_writes):
+        for kept in (self.changes, self.journal_writes):
             while len(kept) > room:
                 kept.popleft()
         while len(self.ring) > room:
@@ -281,21 +247,17 @@ class CursorHistory:
                 and self.key(seen.value) == self.key(one.new)
                 and self.key(before) == self.key(one.old)
             ):
-                self.ring[place] = replace(
-                    seen, writer=one.writer, held_by=seen.held_by or (one.writer,), also_changed=(), journaled=True
+                self.reverts -= seen.lost
+                held_by = seen.held_by or (one.writer,)
+                self._amend(
+                    seen.at, writer=one.writer, held_by=held_by, also_changed=(), advanced=(), journaled=True, lost=False
                 )
-                for turn, change in reversed(list(enumerate(self.changes))):
-                    if change.at == seen.at:
-                        self.reverts -= change.lost
-                        write = replace(change.write, also=(), advanced=(), journaled=True, writer=one.writer)
-                        self.changes[turn] = replace(change, write=write, lost=False)
-                        break
                 return
         if not self.is_at(one.old):
             if known:
                 return
-            self.write(at, one.old, _UNKNOWN)
-        self.write(at, one.new, Write(held_by=(one.writer,), writer=one.writer, journaled=True))
+            self.write(CursorSection(at, one.old))
+        self.write(CursorSection(at, one.new, held_by=(one.writer,), writer=one.writer, journaled=True))
 
     @property
     def below_top(self) -> bool:
@@ -303,16 +265,16 @@ class CursorHistory:
         step = self.step(self.value, self.top)
         return step == 1 if step is not None else self.key(self.value) != self.key(self.top)
 
-    def recovered(self, change: Change) -> bool:
+    def recovered(self, change: CursorSection) -> bool:
         """True if it has since passed the value that it had when ``change`` reverted it."""
         place = self._seen.get(self.key(change.old), -1)
-        later = [other.new for other in self.changes if other.at > change.at]
+        later = [other.value for other in self.changes if other.at > change.at]
         return any(
             self._seen.get(self.key(value), 0) > place if (step := self.step(change.old, value)) is None else step == 1
             for value in later
         )
 
-    def lost_updates(self, now: float) -> list[Change]:
+    def lost_updates(self, now: float) -> list[CursorSection]:
         """Returns the lost updates of the last hour, oldest first. Neither a single step back on its own, which is a rewind, nor
         a journalled write counts: such a write knew what it replaced."""
         return [change for change in self.changes if change.lost and change.at >= now - _REMEMBERED]
@@ -325,9 +287,9 @@ class CursorHistory:
     @property
     def all_journaled(self) -> bool:
         """True if the journal has every write since watching began: no other program writes this source."""
-        return bool(self.writes) and all(write.journaled for write in itertools.islice(self.ring, len(self.writes)))
+        return bool(self.writes) and all(write.journaled for write in self.writes)
 
-    def explained(self, times: deque[float] | None = None) -> float | None:
+    def explained(self, times: Sequence[float] | None = None) -> float | None:
         """Returns the seconds of silence that are normal for it: three times the usual interval, or 1.5 times the longest.
         Intervals are between its forward moves, or between ``times``."""
         times = self._forward if times is None else times
@@ -335,18 +297,11 @@ class CursorHistory:
         return None if usual is None else max(3 * usual, 1.5 * max(_gaps(times))) + 2.0
 
 
-def _section(at: float, value: Json, write: Write, words: str, *, back: bool) -> CursorSection:
-    return CursorSection(
-        at, value, write.inode, write.also, write.held_by, words, write.writer, write.lock_there, back=back,
-        journaled=write.journaled,
-    )  # fmt: skip
-
-
-def _gaps(times: deque[float]) -> list[float]:
+def _gaps(times: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(times) if later > earlier][-_GAPS:]
 
 
-def usual_interval(times: deque[float]) -> float | None:
+def usual_interval(times: Sequence[float]) -> float | None:
     """Returns the median interval between ``times``, None before three of them; the lower of the two middle values if there are
     two: between the interval of a poller and one pause of it, their mean would be an interval that never occurred."""
     gaps = sorted(_gaps(times))
@@ -382,8 +337,8 @@ def judge(
     if history.below_top:
         back = next((change for change in reversed(history.changes) if change.back), None)
         since = f" {age(now - back.at)} ago" if back else ""
-        by = f" by {_name(back.write.writer)}" if back and back.write.writer else ""
-        how = f"went back {history.shown(back.old)}→{history.shown(back.new)}{since}{by}; " if back else ""
+        by = f" by {_name(back.writer)}" if back and back.writer else ""
+        how = f"went back {history.shown(back.old)}→{history.shown(back.value)}{since}{by}; " if back else ""
         return "rewound", f"{how}its highest was {history.shown(history.top)}{before}", len(lost)
     verdict, words = _pace(history, now, shared=shared)
     return verdict, words + before, len(recent or lost)
@@ -453,7 +408,7 @@ def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
     """Says why the source counts as stopped, "" if it does not or that is not known: in a file that others write too, only the
     journal shows it."""
     silent = max(0.0, now - history.written_at)
-    times = history.journal_writes if shared else history.writes
+    times = history.journal_writes if shared else [write.at for write in reversed(history.writes)]
     limit = history.explained(times)
     if limit is None or silent <= limit or (shared and not history.all_journaled):
         return ""
@@ -462,7 +417,7 @@ def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
 
 
 def revert_words(
-    history: CursorHistory, lost: Sequence[Change], now: float, *, window: float, at_least: bool = False
+    history: CursorHistory, lost: Sequence[CursorSection], now: float, *, window: float, at_least: bool = False
 ) -> str:
     """Describes the last lost update and their number: ``reverted 89636→89632, 5× in 5m``."""
     last = lost[-1]
@@ -470,30 +425,30 @@ def revert_words(
     watched = min(window, now - history.first_seen)
     bound = "at least " if at_least else ""
     often = f"{len(recent)}× in {age(watched)}" if recent else f"{len(lost)}×, last {age(now - last.at)} ago"
-    return f"reverted {history.shown(last.old)}→{history.shown(last.new)}, {bound}{often}"
+    return f"reverted {history.shown(last.old)}→{history.shown(last.value)}, {bound}{often}"
 
 
-def recent_of(lost: Sequence[Change], now: float, window: float) -> Sequence[Change]:
+def recent_of(lost: Sequence[CursorSection], now: float, window: float) -> Sequence[CursorSection]:
     """Returns those of the last ``window`` seconds, or all of them if there are none."""
     return [change for change in lost if change.at >= now - window] or lost
 
 
-def suspected_writers(lost: Sequence[Change]) -> tuple[tuple[str, int], ...]:
+def suspected_writers(lost: Sequence[CursorSection]) -> tuple[tuple[str, int], ...]:
     """Counts in how many of these writes each other source advanced: (source, count), most first."""
-    return _most_first(source for change in lost for source in change.write.advanced)
+    return _most_first(source for change in lost for source in change.advanced)
 
 
-def writers_of(lost: Sequence[Change]) -> tuple[tuple[str, int], ...]:
+def writers_of(lost: Sequence[CursorSection]) -> tuple[tuple[str, int], ...]:
     """Counts these writes by writer, if it was seen: (writer, count), most first. A poller that is restarted each time is counted
     by its command."""
-    return _most_first(_name(change.write.writer) for change in lost if change.write.writer is not None)
+    return _most_first(_name(change.writer) for change in lost if change.writer is not None)
 
 
 def _most_first(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 
-def _writers_words(lost: Sequence[Change]) -> str:
+def _writers_words(lost: Sequence[CursorSection]) -> str:
     """Names the sources that advanced in those writes, and who wrote most of them. Where no writer was seen, the sources are only
     suspects."""
     advanced = ", ".join(f"{escape(source)} advanced in {n} of {len(lost)}" for source, n in suspected_writers(lost)[:2])

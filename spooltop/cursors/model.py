@@ -31,36 +31,21 @@ class CursorWrite(Struct, frozen=True):
     writer: LockHolder
 
 
-class CursorVersion(Struct, frozen=True):
-    """A content that a cursor file had between two looks.
-
-    ``read_at``: when it was read; ``mtime``: when it was written by the file's own time. ``unread``: number of writes between the
-    previous version and this one that were not read; None: not known.
-    """
-
-    read_at: float
-    mtime: float
-    sections: Mapping[str, Json]
-    inode: int = 0
-    unread: int | None = None
-    writer: LockHolder | None = None
-
-
 class CursorSource(Struct, frozen=True):
     """A cursor file as it was read, or the cursors that a server keeps.
 
     ``sections`` is source → value; None if it does not parse (``error`` says why). ``shared`` is False for one file per source.
-    ``lock_holders`` are those that held its lock when it was read. ``version`` changes whenever the content may have; a file
-    needs none. ``in_file`` is False on a server: there ``path`` is a name, and nobody looks for locks and writers.
+    ``mtime`` is when it was written by the file's own time; ``stamp`` changes whenever the content may have. ``lock_holders`` are
+    those that held its lock when it was read. ``in_file`` is False on a server: there ``path`` is a name, and nobody looks for
+    locks and writers.
     """
 
     path: str
     shared: bool
     sections: Mapping[str, Json] | None
     error: str = ""
-    inode: int = 0
     mtime: float = 0.0
-    size: int = 0
+    stamp: Hashable = None
     lock_holders: tuple[LockHolder, ...] = ()
     temp_files: tuple[str, ...] = ()
     """Temporary files beside it that an unsafe writer leaves, names as on disk."""
@@ -71,26 +56,20 @@ class CursorSource(Struct, frozen=True):
     """True if ``.cursors.lock`` exists beside it: without it nobody takes the lock. None: not checked."""
     writer: LockHolder | None = None
     """The process that published this content, if the kernel reported it (fanotify(7))."""
-    earlier: tuple[CursorVersion, ...] = ()
-    """Contents since the previous look that have been replaced, oldest first."""
+    earlier: tuple[CursorSource, ...] = ()
+    """Its contents since the previous look that have been replaced, oldest first."""
     read_at: float | None = None
     """When it was read, None: at the time of the look."""
     unread: int | None = None
-    """Number of writes just before this content that were not read, as for a ``CursorVersion``."""
+    """Number of writes between the content before and this one that were not read; None: not known."""
     left_out: int = 0
     """Number of sources of this file that are not among ``sections``, because they are too many or their names too long."""
     cut: frozenset[str] = frozenset()
     """Sources whose section is too large to be kept: ``sections`` has only its short fields, or its length."""
-    version: Hashable = None
     in_file: bool = True
     behind: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
     """For each source that a server counts: how many messages come after its cursor, and whether that is exact and not only a
     lower bound."""
-
-    @property
-    def stamp(self) -> Hashable:
-        """Equal for two looks where nothing was written between them, as far as it can be seen."""
-        return (self.inode, self.mtime, self.size) if self.version is None else self.version
 
 
 class Poll(Struct, frozen=True):
@@ -110,11 +89,14 @@ class CursorSection(Struct, frozen=True):
     ``shown`` is the cursor in it, escaped ("" if it is the value itself). ``held_by`` are those that were seen to hold the lock.
     A look comes after the write, so empty means "not seen", never "nobody", unless ``lock_there`` is False: without a lock file
     nobody held it.
+
+    ``also_changed`` are other sources that changed in the same write, ``advanced`` those that went forward; ``kept``: True if one
+    of them changed and did not go back. ``exact``: nothing else was written since the previous version; False: something was, and
+    was not read; None: not known. ``repeated``: the whole file has a content that it had before.
     """
 
     at: float
     value: Json
-    inode: int
     also_changed: tuple[str, ...] = ()
     held_by: tuple[LockHolder, ...] = ()
     shown: str = ""
@@ -126,7 +108,16 @@ class CursorSection(Struct, frozen=True):
     lost: bool = False
     """True if that was a lost update and not a rewind."""
     journaled: bool = False
-    """True if the journal records it: written by ``CursorFile.advance``, under the lock."""
+    """True if the journal records it: written by ``CursorFile.advance``, under the lock and of one section alone, so that it
+    cannot lose an update."""
+    old: Json = None
+    """The value before."""
+    over: int | None = None
+    """Number of moves that it went back over; None if they are too many for a stale copy, or it never had this value."""
+    advanced: tuple[str, ...] = ()
+    kept: bool = False
+    exact: bool | None = None
+    repeated: bool = True
 
 
 class Cursor(Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.cursors.model import Cursor, CursorSource, CursorVersion, CursorWrite, Poll, cursor_fields
+from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
 from spooltop.model.redact import Redactor
@@ -33,7 +33,6 @@ from .history import (
     OFTEN,
     RING,
     CursorHistory,
-    Write,
     judge,
     key_of,
     on_a_server,
@@ -108,21 +107,16 @@ class WatchedFile:
         self.journaled = self.journaled or bool(lines)
         own = self._lines_of(source, lines)
         for version in source.earlier:
-            self._take(source, version, own, lines, version.read_at)
+            self._take(version, own, lines, version.read_at or now)
         if source.sections is None:
             self.error = source.error or "does not parse"
             return
         self.error = ""
         self.left_out, self.cut = source.left_out, source.cut
-        stamp = source.stamp
-        same = stamp == self._stamp and source.sections == self.sections
-        if same and not lines:
-            self.good_at = now
-            return
-        read_at = now if source.read_at is None else max(now, source.read_at)
-        last = CursorVersion(read_at, source.mtime, source.sections, source.inode, source.unread, source.writer)
-        self._take(source, last, own, lines, read_at, same=same, newest=True)
-        self.good_at, self._stamp = now, stamp
+        same = source.stamp == self._stamp and source.sections == self.sections
+        if not same or lines:
+            self._take(source, own, lines, max(now, source.read_at or now), same=same, newest=True)
+        self.good_at, self._stamp = now, source.stamp
 
     def _note_temp_files(self, source: CursorSource, now: float) -> None:
         seen = self._temp_files
@@ -147,7 +141,8 @@ class WatchedFile:
         if source.unread is None or self.good_at is None or source.sections is None:
             return []
         found, before, place = [], self.sections, 0
-        for after in (*(version.sections for version in source.earlier), source.sections):
+        for version in (*source.earlier, source):
+            after = version.sections or {}
             for turn in range(place, len(lines)):
                 one = lines[turn]
                 key = partial(key_of, field=self._field(one.source))
@@ -164,70 +159,71 @@ class WatchedFile:
         return found
 
     def _take(
-        self, source: CursorSource, version: CursorVersion, own: list[CursorWrite], lines: list[CursorWrite],
-        now: float, *, same: bool = False, newest: bool = False,
+        self, version: CursorSource, own: list[CursorWrite], lines: list[CursorWrite], now: float, *, same: bool = False,
+        newest: bool = False,
     ) -> None:  # fmt: skip
-        """Takes one version of the file.
+        """Takes one version of the file, which was read at ``now``.
 
         ``own`` are journal lines about versions, ``lines`` all others; lines that are used are removed. ``same``: it is the
         version of the previous look; ``newest``: all lines are about it or earlier versions.
         """
         first = self.good_at is None
         at = self._written_at(version.mtime, now, first=first)
-        before = self.sections
+        before, after = self.sections, version.sections or {}
         noted: set[str] = set()
         unread = version.unread
         if unread is None or first or same:
-            noted = self._take_lines(version.sections, lines, now, known=unread is not None and not first)
+            noted = self._take_lines(after, lines, now, known=unread is not None and not first)
         elif lines:
-            noted = self._take_unread(version, lines)
+            noted = self._take_unread(unread, lines, now)
             unread = max(0, unread - len(noted))
         if same and not noted:
             return
         if unread:
             self._unread.append((now, unread))
         exact = None if version.unread is None else version.unread == 0
-        both = {} if first else {**before, **version.sections}
-        changed = [name for name in both if _differs(before, version.sections, name)]
-        self._note_content(version.sections, changed if not first else list(version.sections))
-        steps = {} if first else dict(self._steps(version.sections, changed))
+        both = {} if first else {**before, **after}
+        changed = [name for name in both if _differs(before, after, name)]
+        self._note_content(after, changed if not first else list(after))
+        steps = {
+            name: self.histories[name].direction_to(after[name]) for name in changed if name in after and name in self.histories
+        }
         # what the journal has was written on its own, even where one look found both
-        alone = {name for name in noted if name in version.sections and self.histories[name].is_at(version.sections[name])}
-        held_by = source.lock_holders if newest else ()
+        alone = {name for name in noted if name in after and self.histories[name].is_at(after[name])}
         # a server moves each cursor by itself: that one look found both says nothing
-        others = [name for name in changed if name not in alone] if source.in_file else []
+        others = [name for name in changed if name not in alone] if version.in_file else []
         ahead = [name for name in others if steps.get(name, 0) > 0]
         not_back = {name for name in others if steps.get(name, -1) >= 0}
-        for name, value in version.sections.items():
+        for name, value in after.items():
             history = self.histories.get(name)
-            plain = Write(version.inode, held_by=held_by, writer=version.writer, lock_there=source.lock_there)
+            plain = CursorSection(
+                at, value, held_by=version.lock_holders, writer=version.writer, lock_there=self.source.lock_there
+            )
             if history is None:
-                self.histories[name] = self._history(at, value, plain, name, seen_at=now)
+                self.histories[name] = self._history(plain, name, seen_at=now)
             elif name in noted and history.is_at(value):
                 history.value = value  # the journal has this write
             elif (not self.shared and not same) or name in changed or name in noted:
                 # in a shared file a write that left this section as it was is as likely another source's
                 write = replace(
-                    plain, also=_besides(others, name), advanced=_besides(ahead, name), kept=len(not_back) > (name in not_back),
-                    exact=exact, repeated=first or self._content in self._contents,
+                    plain, also_changed=_besides(others, name), advanced=_besides(ahead, name), exact=exact,
+                    kept=len(not_back) > (name in not_back), repeated=first or self._content in self._contents,
                 )  # fmt: skip
-                history.write(at, value, self._journaled(write, name, history, value, own))
+                history.write(self._journaled(write, name, history, own))
             self.gone_since.pop(name, None)
         for name in self.histories:
-            if name not in version.sections:
+            if name not in after:
                 self.gone_since.setdefault(name, at if not first else now)
-        self.sections, self._read_at, self.good_at = version.sections, now, now
+        self.sections, self._read_at, self.good_at = after, now, now
         self._forget_gone()
-        if newest and lines and self._take_lines(version.sections, lines, now, known=True):
-            for name, value in version.sections.items():
+        if newest and lines and self._take_lines(after, lines, now, known=True):
+            for name, value in after.items():
                 if not (history := self.histories[name]).is_at(value):
-                    history.write(at, value, Write(version.inode, exact=exact, lock_there=source.lock_there))
+                    history.write(CursorSection(at, value, exact=exact, lock_there=self.source.lock_there))
 
-    def _history(
-        self, at: float, value: Json, write: Write, source: str, *, seen_at: float, before: bool = False
-    ) -> CursorHistory:
+    def _history(self, first: CursorSection, source: str, *, seen_at: float, before: bool = False) -> CursorHistory:
         return CursorHistory(
-            at, value, write, seen_at=seen_at, field=self._field(source), before=before, room=self._room,
+            first, seen_at=seen_at, field=self._field(source), before=before, room=self._room,
             often=_OFTEN if self.shared else OFTEN,
         )  # fmt: skip
 
@@ -255,8 +251,8 @@ class WatchedFile:
             history = self.histories.get(one.source)
             if history is None and one.source in sections:
                 began = min(one.at, now)
-                value = one.new if one.old is None else one.old  # None: there was nothing before
-                history = self._history(began, value, Write(), one.source, seen_at=began, before=one.old is not None)
+                first = CursorSection(began, one.new if one.old is None else one.old)  # None: there was nothing before
+                history = self._history(first, one.source, seen_at=began, before=one.old is not None)
                 self.histories[one.source] = history
             if history is not None:
                 history.add_journaled(one, now, known=known)
@@ -264,25 +260,26 @@ class WatchedFile:
         lines.clear()
         return found
 
-    def _take_unread(self, version: CursorVersion, lines: list[CursorWrite]) -> set[str]:
-        """Takes from ``lines`` those about writes before this version that were not read, and those that changed nothing. Returns
-        the sources of the former."""
+    def _take_unread(self, unread: int, lines: list[CursorWrite], now: float) -> set[str]:
+        """Takes from ``lines`` those about the ``unread`` writes before the version of ``now``, and those that changed nothing.
+        Returns the sources of the former."""
         found: set[str] = set()
         for one in list(lines):
             history = self.histories.get(one.source)
-            if history is None or one.at > version.read_at + _NEAR or not history.is_at(one.old):
+            if history is None or one.at > now + _NEAR or not history.is_at(one.old):
                 continue
             changed_nothing = history.key(one.old) == history.key(one.new)
-            missed = len(found) < (version.unread or 0)
-            if changed_nothing or missed:
+            if changed_nothing or len(found) < unread:
                 lines.remove(one)
-                history.add_journaled(one, version.read_at, known=True)
+                history.add_journaled(one, now, known=True)
                 found |= set() if changed_nothing else {one.source}
         return found
 
-    def _journaled(self, write: Write, source: str, history: CursorHistory, value: Json, lines: list[CursorWrite]) -> Write:
-        """Returns ``write`` with its writer if one of the lines describes it: from the current value to ``value``."""
-        key = history.key(value)
+    def _journaled(
+        self, write: CursorSection, source: str, history: CursorHistory, lines: list[CursorWrite]
+    ) -> CursorSection:
+        """Returns ``write`` with its writer if one of the lines describes it: from the current value to its own."""
+        key = history.key(write.value)
         ours = (one for one in lines if one.source == source and history.is_at(one.old) and history.key(one.new) == key)
         one = next(ours, None)
         if one is None:
@@ -290,20 +287,14 @@ class WatchedFile:
         lines.remove(one)
         history.journal_writes.append(one.at)
         return replace(
-            write, also=(), advanced=(), kept=False, journaled=True, writer=one.writer, held_by=write.held_by or (one.writer,)
-        )
+            write, also_changed=(), advanced=(), kept=False, journaled=True, writer=one.writer,
+            held_by=write.held_by or (one.writer,),
+        )  # fmt: skip
 
     def _written_at(self, mtime: float, now: float, *, first: bool) -> float:
         """Returns the file's own time of writing if it is plausible, else when it was seen."""
         earliest = 0.0 if first else min(self._previous, self._read_at) - 1.0
         return mtime if earliest < mtime <= now else now
-
-    def _steps(self, after: Mapping[str, Json], changed: Sequence[str]) -> Iterator[tuple[str, int]]:
-        """Yields (source, 1 forward, 0 unchanged, -1 back) for changed sources that still exist."""
-        for name in changed:
-            history = self.histories.get(name)
-            if history is not None and name in after:
-                yield name, history.direction_to(after[name])
 
 
 def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
@@ -633,7 +624,7 @@ class CursorWatch(FeatureRules):
         window = seen.thresholds.cursor_window
         recent = recent_of(lost, seen.now, window)
         text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
-        carried = Counter(source for change in recent for source in change.write.advanced).most_common(1)
+        carried = Counter(source for change in recent for source in change.advanced).most_common(1)
         written = writers_of(recent)
         if written:
             text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
@@ -722,7 +713,7 @@ class CursorWatch(FeatureRules):
             lost = history.lost_updates(now)
             recent_losses = recent_of(lost, now, self.window)
             times = {change.at for change in lost}
-            writes = sum(1 for at in history.writes if at >= since)
+            writes = sum(write.at >= since for write in history.writes)
             behind, exact = file.source.behind.get(source, (None, True))
             if not file.source.in_file:
                 verdict, evidence = on_a_server(verdict, evidence, behind, exact=exact)
@@ -743,7 +734,7 @@ class CursorWatch(FeatureRules):
                 reverts=history.reverts + by_log,
                 reverts_recent=recent,
                 reverts_is_bound=bool(unread or by_log),
-                history=tuple(replace(one, lost=True) if one.back and one.at in times else one for one in history.ring),
+                history=tuple(replace(one, lost=one.at in times) if one.lost else one for one in history.ring),
                 lock_holders=file.source.lock_holders,
                 suspects=suspected_writers(recent_losses),
                 reverted_by=writers_of(recent_losses),
@@ -758,7 +749,7 @@ class CursorWatch(FeatureRules):
 
     def _unsafe_words(self, file: WatchedFile, history: CursorHistory) -> Iterator[str]:
         shared = file.shared and len(file.histories) > 1
-        writes = list(itertools.islice(history.ring, len(history.writes))) if shared else []
+        writes = history.writes if shared else []
         if writes and (bare := sum(write.lock_there is False for write in writes)):
             yield f"{bare} of {len(writes)} writes without the lock: there is no .cursors.lock"
         elif shared and file.source.lock_there is False:
@@ -801,10 +792,6 @@ def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
         old, new = (redactor.section(one.source, value, marked=True) for value in (one.old, one.new))
         return replace(one, old=old, new=new)
 
-    def version(one: CursorVersion) -> CursorVersion:
-        return replace(one, sections=sections(one.sections))
-
     shown = None if cursor.sections is None else sections(cursor.sections)
-    return replace(
-        cursor, sections=shown, journal=tuple(map(write, cursor.journal)), earlier=tuple(map(version, cursor.earlier))
-    )
+    earlier = tuple(_redacted(one, redactor) for one in cursor.earlier)
+    return replace(cursor, sections=shown, journal=tuple(map(write, cursor.journal)), earlier=earlier)

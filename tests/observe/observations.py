@@ -74,4 +74,4 @@ class CursorDisk:
 
     def read(self, **rest: Any) -> CursorSource:
         sections = None if self.error or self.sections is None else dict(self.sections)
-        return CursorSource(self.path, self.shared, sections, self.error, self.inode, self.mtime, 100, **rest)
+        return CursorSource(self.path, self.shared, sections, self.error, self.mtime, (self.inode, self.mtime), **rest)

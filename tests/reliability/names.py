@@ -129,7 +129,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
         yield from ResultScreen(session, result, NOW, cursor).draw(width, 60)
     holder = LockHolder(1, other, name, NOW)
     base = snapshot()
-    section = CursorSection(NOW, other, 1, (name,), (holder,))
+    section = CursorSection(NOW, other, (name,), (holder,))
     cursors = tuple(replace(base.cursors[0], source=one, shown=escape(one), file=one, history=(section,)) for one in names)
     locks = tuple(Lock(one, "flock", (holder,), (LockHolder(None),), "blocked", one) for one in names)
     problems = tuple(replace(base.problems[0], text=one, subject=one) for one in names)

@@ -112,7 +112,7 @@ def _consumers(claims: tuple[Row, ...]) -> ConsumerList:
 def _group(source: str, last: int, step: int, behind: int) -> Cursor:
     """A group, of which ``last`` is the time in the id that was delivered last, ``step`` milliseconds after the one before."""
     ids = [f"{last - step * back}-0" for back in range(61)]
-    history = tuple(CursorSection(NOW - 5 * back, id, 0, shown=id) for back, id in enumerate(ids))
+    history = tuple(CursorSection(NOW - 5 * back, id, shown=id) for back, id in enumerate(ids))
     return Cursor(
         source, ids[0], ids[0], "advancing", "every 5s, last 0s ago", FILE, True, moved_at=NOW, every=5.0, writes=60,
         history=history, in_file=False, behind=behind,

@@ -179,8 +179,8 @@ def cursors() -> tuple[Cursor, ...]:
         reverted, moved = NOW - 2 - 60 * i, NOW - 3 - 60 * i
         also = ("email",) if i % 2 == 0 else ()
         old, new = ({"cursor": value} for value in (89632, 89636))
-        ring.append(CursorSection(reverted, old, 71, also, shown="89632", lock_there=True, back=True, lost=True))
-        ring.append(CursorSection(moved, new, 71, (), shown="89636", lock_there=True))
+        ring.append(CursorSection(reverted, old, also, shown="89632", lock_there=True, back=True, lost=True))
+        ring.append(CursorSection(moved, new, shown="89636", lock_there=True))
     polls = tuple(
         Poll("imessage", NOW - 3 - 60 * i, 4, "89632", "89636", "poll ok: 4 new (cursor 89632 -> 89636)") for i in range(6)
     )
@@ -191,7 +191,7 @@ def cursors() -> tuple[Cursor, ...]:
     def moves(value: int, step: int, every: float, last: float, *also: str) -> tuple[CursorSection, ...]:
         return tuple(
             CursorSection(
-                NOW - last - every * i - (20 if also and i % 2 else 0), value - step * i, 71, also if i % 2 == 0 else ()
+                NOW - last - every * i - (20 if also and i % 2 else 0), value - step * i, also if i % 2 == 0 else ()
             )
             for i in range(5)
         )

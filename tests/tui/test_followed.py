@@ -83,7 +83,7 @@ def cursor(value: Json, *history: CursorSection, verdict: str = "advancing") -> 
 
 
 def write(value: Json, later: float, writer: LockHolder | None = None) -> CursorSection:
-    return CursorSection(NOW + later, value, 1, shown=str(value), writer=writer)
+    return CursorSection(NOW + later, value, shown=str(value), writer=writer)
 
 
 @pytest.mark.parametrize(

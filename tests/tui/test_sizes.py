@@ -117,7 +117,7 @@ def hostile(name: str) -> FakeControl:
     row = replace(claim(1), id=name, name=name, source=name, evidence=name, note=name, reason=name, owner=owner)
     fake = FakeControl([row, replace(waiting(1), id=name, name=name, source=name), replace(written(1), id=name, name=name)])
     held = LockHolder(1, name, name, NOW)
-    history = (CursorSection(NOW, name, 1, (name,), (held,), shown=name),) * 2
+    history = (CursorSection(NOW, name, (name,), (held,), shown=name),) * 2
     fake.cursors = (replace(a_cursor(name), shown=name, value=name, evidence=name, file=name, history=history),)
     fake.locks = (replace(a_lock(), path=name, holders=(held,), waiters=(LockHolder(None),), evidence=name),)
     fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, name, view="cursors", subject=name),) * 6

@@ -79,7 +79,7 @@ async def test_a_list_whose_rows_all_went_says_so_and_opens_nothing() -> None:
 
 async def test_the_write_that_is_chosen_stays_chosen_when_newer_ones_come() -> None:
     fake = control()
-    writes = tuple(CursorSection(1000.0 + n, n, 7, shown=f"value-{n}") for n in range(9, -1, -1))
+    writes = tuple(CursorSection(1000.0 + n, n, shown=f"value-{n}") for n in range(9, -1, -1))
     fake.cursors = (replace(a_cursor(), history=writes[4:]),)
     async with dashboard(fake) as driver:
         await driver.walk(("5 enter", "value-5"), ("j j", "▌"))
@@ -88,7 +88,7 @@ async def test_the_write_that_is_chosen_stays_chosen_when_newer_ones_come() -> N
         await driver.see("value-9")
         await driver.chooses("value-3")
         await driver.press("g")
-        fake.cursors = (replace(fake.cursors[0], history=(CursorSection(2000.0, 10, 7, shown="value-10"), *writes)),)
+        fake.cursors = (replace(fake.cursors[0], history=(CursorSection(2000.0, 10, shown="value-10"), *writes)),)
         fake.change()
         await driver.chooses("value-10")
 

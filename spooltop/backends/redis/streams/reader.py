@@ -209,9 +209,7 @@ def cursor_source(look: Look, shown: str, undelivered: Undelivered) -> CursorSou
     sections = {group.name: group.last_delivered for group in look.groups}
     counts = {group.name: behind(look, group) or Undelivered(1, complete=False) for group in look.groups}
     counts[look.group.name] = undelivered
-    return CursorSource(
-        shown, True, sections, mtime=look.now, size=len(sections), version=tuple(sections.items()), in_file=False, behind=counts
-    )
+    return CursorSource(shown, True, sections, mtime=look.now, stamp=tuple(sections.items()), in_file=False, behind=counts)
 
 
 class _Counters(NamedTuple):
