@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.item_operator import (
-    UNFILLED,
     PinnedChange,
     Skipped,
     Standing,
@@ -27,7 +26,7 @@ from spooltop.cursors.model import CursorSource, direction, pick, shown, type_ch
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Progress, Refusal, Selection
+from spooltop.model.plan import Candidates, Item, Refusal, Request
 from spooltop.model.redact import unredact
 from spooltop.model.vocabulary import Action, Box, Json, Row, escape, same_json
 
@@ -163,26 +162,22 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         self._redactor = options.redactor
 
     def capabilities(self) -> Capabilities:
-        with self._states() as state:
+        with self._state() as state:
             why = cursor_rights(state.sources, state.folders)
         nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
         return nothing.replaced(Action.SET_CURSOR, why).replaced(Action.UNDO, why)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
+    def _choose(self, request: Request, state: CursorState) -> Candidates:
         """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``type`` (if it is named, the value may have another one
         than now), ``file`` (None: the only one that fits), ``highest`` (the highest value seen). Raises ``UsageError`` where no
         source is named, or several files have it."""
-        with self._states() as state:
-            if action is Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), partial(self._backwards, state))
-            source = options.get("source")
-            if not isinstance(source, str) or "value" not in options:
-                raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
-            one = chosen_file(source, options.get("file"), state.sources, self._path)
-            typed, highest = bool(options.get("type")), options.get("highest")
-            return self._pin(one, source, options["value"], state.folders, force=force, typed=typed, highest=highest)
+        options = request.options
+        source = options.get("source")
+        if not isinstance(source, str) or "value" not in options:
+            raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
+        one = chosen_file(source, options.get("file"), state.sources, self._path)
+        typed, highest = bool(options.get("type")), options.get("highest")
+        return self._pin(one, source, options["value"], state.folders, force=request.force, typed=typed, highest=highest)
 
     def _pin(
         self,
@@ -228,7 +223,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
                 why = f"the section of {escape(source)} is too large to be shown whole: this would drop {fields} of it"
                 return refused(why, forceable=True)
         with folder_of(one.path, folders) as folder:
-            record = CursorSetIntent(*UNFILLED, _real_path(one.path), source, had, before, value)
+            record = CursorSetIntent(_real_path(one.path), source, had, before, value)
             ref = CursorRef(record, one.path, one.shared, folder_id(folder))
         words = self._change_words(record, one.path)
         for write in one.journal:
@@ -295,7 +290,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         return None if one.had else "it had no section before, and no key here removes one"
 
     @contextmanager
-    def _states(self) -> Iterator[CursorState]:
+    def _state(self) -> Iterator[CursorState]:
         with self._translate_errors(), self._folders() as folders:
             sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
             yield CursorState(sources, folders, {_real_path(one.path): one for one in sources})

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -19,13 +18,12 @@ from spooltop.backends.directory.storage.disk import mount_of
 from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.item_operator import (
-    UNFILLED,
+    Account,
     PinnedChange,
     SingleOperator,
     Skipped,
     check_folder,
     folder_id,
-    operation_record,
     ref_of,
 )
 from spooltop.backends.journal.log_store import LogStore, with_above
@@ -35,9 +33,9 @@ from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, 
 from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Progress, Refusal, Selection
+from spooltop.model.plan import Candidates, Item, Outcome, Refusal, Request, Selection
 from spooltop.model.units import age, count, duration
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Lock, Row, Verdict, escape
+from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Verdict, escape
 
 from .lock_files import (
     KIND,
@@ -263,9 +261,11 @@ def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
 
 
 
-class LockOperator(SingleOperator[LockRecord]):
+class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
     """Implements ``model.backend.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
     view shows. With ``tickets`` the path itself is a queue."""
+
+    untrusted = "restored from it"
 
     def __init__(
         self,
@@ -290,25 +290,25 @@ class LockOperator(SingleOperator[LockRecord]):
         nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
         return nothing.replaced(Action.UNLOCK, None).replaced(Action.UNDO, None)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
+    @contextmanager
+    def _state(self) -> Iterator[list[tuple[str, int]]]:
+        with self._translate_errors(), self._folders() as folders:
+            yield folders
+
+    def _choose(self, request: Request, state: list[tuple[str, int]]) -> Candidates:
         """Pins the named locks. They are named by their path as shown or their file name, in ``ids`` or ``keys``;
         ``everything`` means all stale ones. Raises ``UsageError`` where none is named."""
-        with self._translate_errors(), self._folders() as folders:
-            if action is Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), partial(self._backwards, folders), untrusted="restored from it")
-            wanted, missing = chosen_locks(selection, self._look(folders))
-            found = [self._pin(lock, folders, force=force, now=now) for lock in wanted]
+        wanted, missing = chosen_locks(request.selection, self._look(state))
+        found = [self._pin(lock, state, request) for lock in wanted]
         items = [item for one in found if isinstance(one, list) for item in one]
-        refused = [one for one in found if isinstance(one, Refusal) and not selection.everything]
+        refused = [one for one in found if isinstance(one, Refusal) and not request.selection.everything]
         return Candidates(items, refused, _notes(items), missing)
 
-    def _pin(self, lock: Lock, folders: list[tuple[str, int]], *, force: bool, now: float) -> list[Item] | Refusal:
+    def _pin(self, lock: Lock, folders: list[tuple[str, int]], request: Request) -> list[Item] | Refusal:
         """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
         row = _row_of(lock)
-        why, forceable = blocked_by(lock, now, self._stale_after)
-        if why and not (forceable and force):
+        why, forceable = blocked_by(lock, request.at, self._stale_after)
+        if why and not (forceable and request.force):
             return Refusal(row, why, forceable)
         pin = self._pin_tickets if lock.kind == "ticket" else self._pin_soft
         above, name = os.path.split(lock.path)
@@ -362,7 +362,7 @@ class LockOperator(SingleOperator[LockRecord]):
             elif not element:
                 content = read_small(names[0], own, files=self._files, limit=CONTENT_MAX).data
         record = LockRecord(
-            *UNFILLED, lock.path, os.path.realpath(folder[0]), path, names, content, link,
+            lock.path, os.path.realpath(folder[0]), path, names, content, link,
             element, found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime,
             _words_of(lock, names[0], pid, element),
         )  # fmt: skip
@@ -372,13 +372,12 @@ class LockOperator(SingleOperator[LockRecord]):
     def _became(self, item: Item, intent: LockRecord) -> str:
         return intent.path
 
-    def _record(self, logged: LoggedOperation[LockRecord, ItemOutcome], undone: str | None) -> OperationRecord:
+    def _fact(self, logged: LoggedOperation[LockRecord, ItemOutcome]) -> Account:
         items = [record for record, _ in logged.steps.values()]
         words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
         if logged.open:
             words += "; cut short: spooltop locks shows if it was removed"
-        record = operation_record(logged, undone, words, count=len(items))
-        return replace(record, why_not_undo="unlock removes it again") if record.action is Action.UNDO else record
+        return Account(words, "unlock removes it again" if logged.first.action is Action.UNDO else None)
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
@@ -418,10 +417,10 @@ class LockOperator(SingleOperator[LockRecord]):
                 take_away(one, own, ref.pin, who, self._files)
 
     def _backwards(
-        self, folders: list[tuple[str, int]], logged: LoggedOperation[LockRecord, ItemOutcome],
-        undos: Sequence[LoggedOperation[LockRecord, ItemOutcome]],
+        self, logged: LoggedOperation[LockRecord, ItemOutcome], undos: Sequence[LoggedOperation[LockRecord, ItemOutcome]],
+        request: Request, state: list[tuple[str, int]],
     ) -> Candidates:  # fmt: skip
-        """The locks that an operation removed, in the open ``folders`` (path, descriptor)."""
+        """The locks that an operation removed, in the open folders (path, descriptor)."""
         again = [
             record
             for undo in undos
@@ -437,7 +436,7 @@ class LockOperator(SingleOperator[LockRecord]):
                 refused.append(Refusal(row, "it was put back; d in Locks, or spooltop unlock, removes it again"))
             elif (outcome is None or outcome.outcome is Outcome.DONE) and (one.folder, one.below, one.names) not in back:
                 try:
-                    found.append(self._restored(one, row, folders))
+                    found.append(self._restored(one, row, state))
                 except Skipped as error:
                     refused.append(Refusal(row, str(error)))
         taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()

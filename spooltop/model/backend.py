@@ -15,11 +15,11 @@ from msgspec import Struct, field
 
 from spooltop.errors import SpooltopError
 
-from .plan import AuditTrail, Batches, Candidates, OperationRecord, Plan, Progress, Selection, TrackedMessage
+from .plan import AuditTrail, Batches, Candidates, OperationRecord, Plan, Progress, Request, Selection, TrackedMessage
 from .queue import Queue, QueueOptions
 from .redact import Redactor
 from .target import Target
-from .vocabulary import Action, Box, Holders, Json, Key, Lock, Payload, Row
+from .vocabulary import Action, Box, Holders, Key, Lock, Payload, Row
 
 if TYPE_CHECKING:
     from .snapshot import ConsumerList, Observation
@@ -196,14 +196,9 @@ class Operator(Protocol):
     def why_not(self, action: Action) -> str | None:
         """Returns the reason why ``action`` is not available, None if it is."""
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        """Pins what ``selection`` names, and gives the reason for each refusal.
-
-        ``action`` UNDO takes ``options["undoes"]``. Changes nothing. Checks ``progress`` every few hundred items, which raises
-        ``Stopped``.
-        """
+    def candidates(self, request: Request) -> Candidates:
+        """Pins what is asked for, and gives the reason for each refusal. Changes nothing. Checks the progress every few hundred
+        items, which raises ``Stopped``."""
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Performs the plan in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""

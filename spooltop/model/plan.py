@@ -226,6 +226,23 @@ def oldest_of(items: Sequence[Item]) -> float | None:
     return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
 
 
+class Request(Struct, frozen=True):
+    """A change that is asked for ``at`` epoch seconds. ``force`` does what is refused otherwise; ``options`` are those of the
+    action. ``progress`` is told how far the search for its items has come."""
+
+    action: Action
+    selection: Selection
+    force: bool = False
+    options: Mapping[str, Json] = field(default_factory=dict)
+    at: float = 0.0
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def undoes(self) -> str:
+        """The id of the operation that an undo reverses."""
+        return str(self.options.get("undoes", ""))
+
+
 class Refusal(Struct, frozen=True):
     """A thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) does it anyway."""
 
@@ -235,9 +252,13 @@ class Refusal(Struct, frozen=True):
 
 
 class Candidates(Struct, frozen=True):
-    """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has. ``effect``
-    says what happens to the messages, in a sentence, where that differs from what ``operate.operations`` says of a directory.
-    ``has_no_undo``: nothing of it can be reversed."""
+    """Items and refusals that a backend finds for a request.
+
+    ``notes`` are sentences for the person who decides. ``missing`` are named ids that no message here has (not escaped).
+    ``poison`` counts the items that so many consumers died on that they may be the cause: a requeue with ``hold_poison`` holds
+    these and requeues the others. ``effect`` says what happens to the messages, in a sentence, where that differs from what
+    ``operate.operations`` says of a directory. ``has_no_undo``: nothing of it can be reversed.
+    """
 
     items: Sequence[Item] = ()
     refused: Sequence[Refusal] = ()
@@ -258,16 +279,13 @@ class Confirm(StrEnum):
     NOTHING = ""
 
 
-class Plan(Struct, frozen=True):
+class Plan(Candidates, frozen=True, kw_only=True):
     """Pinned list of changes: it stays as it is while the spool changes.
 
     ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a shell,
-    with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``, ``text``
-    …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are named ids that no message here has (not
-    escaped). ``poison`` counts the items that so many consumers died on that they may be the cause: a requeue with
-    ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo reverses. ``effect`` is
-    the sentence of the operator for what will happen, empty where the usual one is right. ``unproven`` counts the items whose
-    holder or writer is not known to be gone. ``has_no_undo``: nothing of it can be reversed.
+    with ids. ``options`` are those of the action (inject: ``count``, ``text`` …; undo: ``undoes``; requeue: ``hold_poison``;
+    purge: ``now``). ``undone`` is the action that an undo reverses. ``unproven`` counts the items whose holder or writer is not
+    known to be gone.
     """
 
     operation: str
@@ -275,19 +293,12 @@ class Plan(Struct, frozen=True):
     target: str
     made_at: float
     selection: Selection
-    items: Sequence[Item]
-    refused: Sequence[Refusal] = ()
-    notes: tuple[str, ...] = ()
     confirm: Confirm = Confirm.NOTHING
     force: bool = False
     command: tuple[str, ...] = ()
     options: Mapping[str, Json] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-    poison: int = 0
     undone: Action | None = None
-    effect: str = ""
     unproven: int = 0
-    has_no_undo: bool = False
 
     @property
     def deletes(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec import to_builtins
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from spooltop.engine.system.files import NotRegular, read_small
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
@@ -35,6 +35,7 @@ from spooltop.model.plan import (
     Outcome,
     Plan,
     Progress,
+    Request,
     Result,
     ResultSequence,
     Selection,
@@ -468,35 +469,21 @@ class Operations:
         undone: Action | None = None
         if action is Action.UNDO:
             chosen["undoes"], undone = self._which(str(chosen.get("undoes") or ""), progress)
-        selection = with_defaults(action, selection)
-        now = self._clock()
-        found = self._operator.candidates(action, selection, force=force, options=chosen, now=now, progress=progress)
+        request = Request(action, with_defaults(action, selection), force, chosen, self._clock(), progress)
+        found = self._operator.candidates(request)
         progress.check()
-        notes = found.notes
         if chosen.get("rate") and found.items and found.items[0].words:
             raise UsageError(f"{action}: a rate limit applies to messages only", advice="leave --rate out")
         if self._at_work is not None and action in _PUTS_BACK and found.items:
-            notes = (*notes, self._at_work())
+            found = replace(found, notes=(*found.notes, self._at_work()))
         if self._retention and action is Action.PURGE and found.items and not chosen.get("now"):
-            notes = (*notes, f"The trash keeps messages for {duration(self._retention)}, then offers to delete them.")
+            kept = f"The trash keeps messages for {duration(self._retention)}, then offers to delete them."
+            found = replace(found, notes=(*found.notes, kept))
         plan = Plan(
-            operation=self._new_operation(),
-            action=action,
-            target=self._target,
-            made_at=now,
-            selection=selection,
-            items=found.items,
-            refused=found.refused,
-            notes=notes,
-            force=force,
-            command=self._command(action, selection, found.items, chosen),
-            options=chosen,
-            missing=found.missing,
-            poison=found.poison,
-            undone=undone,
-            effect=found.effect,
-            has_no_undo=found.has_no_undo,
-        )
+            **asdict(found), operation=self._new_operation(), action=action, target=self._target, made_at=request.at,
+            selection=request.selection, force=force, command=self._command(action, request.selection, found.items, chosen),
+            options=chosen, undone=undone,
+        )  # fmt: skip
         # An undo hands nothing to anybody: what was claimed becomes the claim of the same holder again.
         verdicts = {} if action is Action.UNDO else verdicts_of(found.items)
         unproven = sum(many for verdict, many in verdicts.items() if verdict in _UNPROVEN)

@@ -39,7 +39,9 @@ def held(operation: str, count: int, numbers: range) -> MoveIntent:
     inos = [7_000_000 + number for number in numbers]
     ctimes = [1795222800_000000000 + number * 31_337 for number in numbers]
     run = MoveRun("new", f"held/{operation}", names, inos, 1024, ctimes, None)
-    return MoveIntent(operation, numbers.start, Action.HOLD, 1.8e9, "bench", None, [run], count=count)
+    return MoveIntent(
+        [run], operation=operation, step=numbers.start, action=Action.HOLD, at=1.8e9, user="bench", count=count
+    )
 
 
 def write_journal(path: Path, size: int, messages: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from spooltop.backends.journal.item_operator import SingleOperator, Skipped
 from spooltop.backends.journal.log_store import LogStore
 from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Plan, Progress, Refusal, Selection
-from spooltop.model.vocabulary import Action, Box, Json, Row
+from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request
+from spooltop.model.vocabulary import Action, Box, Row
 
 TARGETS = {Action.HOLD: Box.HELD, Action.RELEASE: Box.NEW, Action.PURGE: Box.TRASH}
 SOURCES = {Action.HOLD: (Box.NEW,), Action.RELEASE: (Box.HELD,), Action.PURGE: (Box.NEW, Box.HELD)}
@@ -30,7 +30,7 @@ MOVES = RecordType("memory", "the journal", "first", Moved, ItemOutcome)
 Logged = LoggedOperation[Moved, ItemOutcome]
 
 
-class MemoryOperator(SingleOperator[Moved]):
+class MemoryOperator(SingleOperator[Moved, None]):
     """Changes the queue ``boxes``: a set of ids for each box."""
 
     def __init__(self, boxes: dict[Box, set[str]], store: LogStore, clock: Callable[[], float]) -> None:
@@ -40,16 +40,13 @@ class MemoryOperator(SingleOperator[Moved]):
     def capabilities(self) -> Capabilities:
         return Capabilities(dict.fromkeys(set(Action) - {*TARGETS, Action.UNDO}, "not in memory"))
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        if action is Action.UNDO:
-            return self._undo(str(options["undoes"]), self._backwards)
+    def _choose(self, request: Request, state: None) -> Candidates:
+        action, selection = request.action, request.selection
         sources = SOURCES[action] if selection.box is None else {selection.box}.intersection(SOURCES[action])
         found = ((id, box) for box in sources for id in sorted(self.boxes[box]))
-        return self._pinned([(id, box, TARGETS[action]) for id, box in found if selection.matches(row_of(id, box), now)])
+        return self._pinned([(id, box, TARGETS[action]) for id, box in found if selection.matches(row_of(id, box), request.at)])
 
-    def _backwards(self, logged: Logged, undos: Sequence[Logged]) -> Candidates:
+    def _backwards(self, logged: Logged, undos: Sequence[Logged], request: Request, state: None) -> Candidates:
         back = {one.id for undo in undos for one, outcome in undo.steps.values() if outcome is not None and outcome.changed}
         steps = sorted(logged.steps.items())
         return self._pinned([(one.id, one.target, one.source) for _, (one, _) in steps if one.id not in back])
@@ -61,7 +58,7 @@ class MemoryOperator(SingleOperator[Moved]):
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> Moved:
         [item] = items
-        return Moved(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, item.id, *item.ref)  # type: ignore[misc]
+        return Moved(item.id, *item.ref)  # type: ignore[misc]
 
     def _change(self, item: Item, intent: Moved, stop: Callable[[], bool]) -> None:
         if item.id not in self.boxes[intent.source]:

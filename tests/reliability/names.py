@@ -114,8 +114,10 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
         yield from detail(row, PayloadRead(row.key, payload), width, 20, moment=MOMENT)
     items = [Item(row, at, row.id) for at, row in enumerate(rows)]
     refused = [Refusal(row, row.id, True) for row in rows]
-    operation = "c41d0a7e92", Action.REQUEUE, values.TARGET, NOW
-    plan = Plan(*operation, Selection(box=Box.CUR), items, refused, (other,), Confirm.SMALL, command=("x", *names))
+    plan = Plan(
+        items, refused, (other,), operation="c41d0a7e92", action=Action.REQUEUE, target=values.TARGET, made_at=NOW,
+        selection=Selection(box=Box.CUR), confirm=Confirm.SMALL, command=("x", *names),
+    )  # fmt: skip
     labels = SimpleNamespace(who="who has")
     session = SimpleNamespace(
         now=lambda: NOW, zone=lambda: ZONE, snapshot=snapshot(), control=SimpleNamespace(labels=labels)
@@ -124,7 +126,8 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     planning.plan = plan
     yield from planning.draw(width, 60)
     results = [ItemResult(name, name, Outcome.DONE), *(ItemResult(one, one, Outcome.FAILED, one) for one in names)]
-    result = Result(*operation, results, undo=("spooltop", "undo", values.TARGET, operation[0]), notes=(name,))
+    undo = "spooltop", "undo", values.TARGET, plan.operation
+    result = Result(plan.operation, plan.action, values.TARGET, NOW, results, undo=undo, notes=(name,))
     for cursor in (None, Item(replace(rows[0], id=other), 0)):
         yield from ResultScreen(session, result, NOW, cursor).draw(width, 60)
     holder = LockHolder(1, other, name, NOW)

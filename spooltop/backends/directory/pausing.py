@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -17,12 +16,12 @@ from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Plan, Progress, Refusal, Selection
+from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request
 from spooltop.model.snapshot import Observation, Pause, pause_words
 from spooltop.model.units import count
-from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
+from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
 
-from ..journal.item_operator import UNFILLED, PinnedChange, Skipped, Standing, ValueOperator, ref_of
+from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
 from ..journal.log_store import LogStore
 from ..journal.record_log import Intent, ItemOutcome, RecordType, Told
 from ..plan_options import pause_reason
@@ -146,28 +145,23 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
         with self._opened() as dirs:
             return can_change(dirs)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
+    def _choose(self, request: Request, state: PauseState) -> Candidates:
         """Pins the state of the spool; the selection means nothing. Options of PAUSE: ``reason``, a text. Raises
         ``UsageError`` for one that is too long."""
-        reason = pause_reason(options)
-        with self._opened() as dirs:
-            pause, pin = self._found(dirs)
-        if action is Action.UNDO:
-            return self._undo(str(options.get("undoes", "")), partial(self._backwards, (pause, pin)))
-        row = self._row()
-        if action is Action.PAUSE:
+        reason = pause_reason(request.options)
+        (pause, pin), row = state, self._row()
+        if pause is not None and pin is None:
+            raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
+        if request.action is Action.PAUSE:
             if pause is not None:
-                return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(pause, now)}")])
+                return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(pause, request.at)}")])
             words = "Consumers of spooltop claim no message until it is resumed"
-            item = Item(row, PauseRef(PauseIntent(*UNFILLED, None, Pause(self._user, now, reason)), None), words=words)
+            item = Item(row, PauseRef(PauseIntent(None, Pause(self._user, request.at, reason)), None), words=words)
             return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
         if pause is None:
             return Candidates(refused=[Refusal(row, "it is not paused")])
-        words = f"Consumers claim messages again. Paused {pause_words(pause, now)}"
-        item = Item(row, PauseRef(PauseIntent(*UNFILLED, pause, None), pin), words=words)
-        return Candidates([item], notes=self._notes(resume_notes))
+        words = f"Consumers claim messages again. Paused {pause_words(pause, request.at)}"
+        return Candidates([Item(row, PauseRef(PauseIntent(pause, None), pin), words=words)], notes=self._notes(resume_notes))
 
     def _notes(self, notes: Callable[[Observation], tuple[str, ...]]) -> tuple[str, ...]:
         try:
@@ -178,13 +172,13 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> PauseIntent:
         intent = super()._intent(plan, place, items)
         if plan.action is Action.PAUSE and intent.after is not None:
-            return replace(intent, after=replace(intent.after, at=intent.at))  # it may have been planned long ago
+            return replace(intent, after=replace(intent.after, at=self._clock()))  # it may have been planned long ago
         return intent
 
     @contextmanager
-    def _states(self) -> Iterator[PauseState]:
+    def _state(self) -> Iterator[PauseState]:
         with self._opened() as dirs:
-            yield read_pause(dirs), None
+            yield self._found(dirs)
 
     def _standing(self, intent: PauseIntent, state: PauseState) -> Standing:
         now, _ = state
@@ -216,13 +210,13 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     def _set_back(self, intent: PauseIntent, state: PauseState) -> Candidates:
         (now, pin), before = state, intent.before
         words = "Consumers claim messages again" if before is None else f"Paused {pause_words(before, self._clock())} again"
-        return Candidates([Item(self._row(), PauseRef(PauseIntent(*UNFILLED, now, before), pin), words=words)])
+        return Candidates([Item(self._row(), PauseRef(PauseIntent(now, before), pin), words=words)])
 
     def _row(self, intent: PauseIntent | None = None) -> Row:
         return Row(key=self._path, box=Box.CUR, id=self._path, name=os.path.join(self._path, OWN, PAUSED))
 
     def _found(self, dirs: SpoolDirs) -> PauseState:
-        """The pause, and what identifies its file. Raises ``OSError``, ``Unreadable`` for what no resume removes."""
+        """The pause, and what identifies its file; None of what no resume removes. Raises ``OSError``."""
         own = dirs.private_dir()
         try:
             if own is None:
@@ -230,9 +224,7 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
             found = self._files.stat(PAUSED, own)
         except FileNotFoundError:
             return None, None
-        if stat.S_ISDIR(found.st_mode):
-            raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
-        return read_pause(dirs), pinned(found)
+        return read_pause(dirs), None if stat.S_ISDIR(found.st_mode) else pinned(found)
 
     @contextmanager
     def _opened(self) -> Iterator[SpoolDirs]:

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
@@ -28,9 +28,9 @@ from spooltop.model.plan import (
     Plan,
     Progress,
     Refusal,
-    Selection,
+    Request,
 )
-from spooltop.model.vocabulary import Action, Json, Row, escape
+from spooltop.model.vocabulary import Action, Row, escape
 
 from ..access import user_name
 from .log_store import LogStore
@@ -50,37 +50,28 @@ def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
     return found
 
 
-def undone_by(undos: Sequence[_Logged], changed: Callable[[_Logged], bool]) -> str | None:
-    """The last of ``undos`` that ``changed`` something, None where none did."""
-    return next((logged.operation for logged in reversed(undos) if changed(logged)), None)
+class Account(NamedTuple):
+    """An operation in the list, beside what its log has. ``words`` describe it; ``why_not`` says why it cannot be undone, None
+    where it can. ``outcomes`` are those of the items in steps with a result, None: those that its lines tell; ``found`` is the
+    number of items in steps without one that were found done by looking, None: nobody looked; ``made`` is the number of items
+    that were changed, None: those that are done. ``unfinished``: some items were not attempted."""
 
+    words: str = ""
+    why_not: str | None = None
+    outcomes: Mapping[Outcome, int] | None = None
+    found: int | None = None
+    made: int | None = None
+    unfinished: bool = False
 
-def undone_operations(operations: Mapping[str, _Logged], changed: Callable[[_Logged], bool]) -> dict[str, str]:
-    """The operations that were undone, each with the last one that ``changed`` something to undo it."""
-    undos = undos_of(operations)
-    return {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
-
-
-def operation_record(
-    logged: LoggedOperation[Any, Any], undone: str | None, words: str, *, outcomes: Mapping[Outcome, int] | None = None,
-    found: int = 0, count: int | None = None, unfinished: bool | None = None, changed: bool | None = None,
-    other: str | None = None,
-) -> OperationRecord:  # fmt: skip
-    """The entry of ``logged`` in the list of operations, ``undone`` by another, of ``count`` items. ``found``: steps without a
-    result that were found done by looking. It cannot be undone if it has not ``changed`` anything, is ``undone`` already, or for
-    the reason ``other``. What is left out follows from ``logged``."""
-    first = logged.first
-    if outcomes is None:  # of the items that the intents name: a result line may say that it tried any number
-        ended = ((intent, result) for intent, result in logged.steps.values() if result is not None)
-        outcomes = Counter(one.outcome for intent, result in ended for _, one in zip(intent.told(), result.each(), strict=False))
-    many = Counter(outcomes)
-    why_not = other if undone is None else f"already undone by {undone}"
-    return OperationRecord(
-        operation=first.operation, action=first.action, at=first.at, user=first.user,
-        count=first.count if count is None else count, done=many[Outcome.DONE] + found, skipped=many[Outcome.SKIPPED],
-        failed=many[Outcome.FAILED], open=logged.open if unfinished is None else unfinished, undone_by=undone,
-        why_not_undo=why_not if (may_have_changed(logged) if changed is None else changed) else "it changed nothing", words=words,
-    )  # fmt: skip
+    def counted(self, logged: LoggedOperation[Any, Any]) -> Account:
+        """The facts with all numbers."""
+        outcomes = self.outcomes
+        if outcomes is None:  # of the items that the intents name: a result line may say that it tried any number
+            ended = ((intent, result) for intent, result in logged.steps.values() if result is not None)
+            each = (one.outcome for intent, result in ended for _, one in zip(intent.told(), result.each(), strict=False))
+            outcomes = Counter(each)
+        made = outcomes.get(Outcome.DONE, 0) + (self.found or 0) if self.made is None else self.made
+        return self._replace(outcomes=outcomes, made=made)
 
 
 _TICK = 0.2
@@ -103,6 +94,7 @@ class StepOutcome(Protocol):
 RefT = TypeVar("RefT")
 IntentT = TypeVar("IntentT", bound=Intent)
 ResultT = TypeVar("ResultT", bound=StepOutcome)
+StateT = TypeVar("StateT")
 
 
 class Skipped(Exception):
@@ -151,11 +143,6 @@ def changed(logged: LoggedOperation[Any, ResultT]) -> bool:
     return any(outcome is not None and outcome.changed for _, outcome in logged.steps.values())
 
 
-def may_have_changed(logged: LoggedOperation[Any, ResultT]) -> bool:
-    """True if something was done, or a step was cut off."""
-    return logged.open or changed(logged)
-
-
 class EndedStep(NamedTuple, Generic[ResultT]):
     """The end of a step: the ``results`` of the items that were reached; its ``outcome`` for the log, None where that is not
     known yet, so that it stays open there; and the ``error`` that ends the operation."""
@@ -165,12 +152,14 @@ class EndedStep(NamedTuple, Generic[ResultT]):
     error: SpooltopError | None = None
 
 
-class ItemOperator(ABC, Generic[IntentT, ResultT]):
+class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
     """Implements ``model.backend.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
     subclass pins the items, changes those of a step, and says which of its operations can be undone. ``path`` is named in errors;
     ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds."""
 
     at_once = 1
+    untrusted = ""
+    """Words for what is not done by a journal that somebody else may have written, "" where that counts too."""
     needs_log = False
     """True where the list of operations fails if the log cannot be read, rather than leave its operations out."""
 
@@ -205,14 +194,41 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         nothing = None if self._read_only is None else Capabilities.nothing(self._read_only)
         return (nothing or self.capabilities()).why_not(action)
 
+    def candidates(self, request: Request) -> Candidates:
+        with self._state() as state:
+            if request.action is not Action.UNDO:
+                return self._choose(request, state)
+            operations, problems = self._log.read(request.progress, required=True, begins=request.undoes)
+            logged = operations.get(request.undoes)
+            if logged is None:
+                found = Candidates(notes=(f"no operation {request.undoes} in {self._kind.what}",))
+            elif self.untrusted and not logged.trusted:
+                why = f"its journal may have been written by another user, so nothing is {self.untrusted}"
+                found = Candidates(notes=(why,))
+            else:
+                found = self._backwards(logged, undos_of(operations).get(request.undoes, []), request, state)
+            return replace(found, notes=(*found.notes, *problems))
+
+    def _state(self) -> AbstractContextManager[StateT]:
+        """Looks at what may be changed, once for a plan. None where an operator needs nothing of the kind."""
+        return nullcontext()  # type: ignore[return-value]  # StateT is None then
+
     @abstractmethod
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates: ...
+    def _choose(self, request: Request, state: StateT) -> Candidates:
+        """Pins what a request selects, and says which of it may not be changed, and why."""
+        ...
+
+    @abstractmethod
+    def _backwards(
+        self, logged: LoggedOperation[IntentT, ResultT], undos: Sequence[LoggedOperation[IntentT, ResultT]], request: Request,
+        state: StateT,
+    ) -> Candidates:  # fmt: skip
+        """Pins what reverses an operation, as far as its ``undos`` have not reversed it."""
+        ...
 
     @abstractmethod
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> IntentT:
-        """The record of what is about to happen to ``items``, which begin at ``place`` in the plan: the number of the step."""
+        """The record of what is about to happen to ``items``, which begin at ``place`` in the plan: its own members."""
         ...
 
     @abstractmethod
@@ -229,16 +245,12 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         """The intent as its line holds it."""
         return intent
 
-    def _records(
-        self, operations: Mapping[str, LoggedOperation[IntentT, ResultT]], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
-        """The entries of ``operations`` in the list of operations, in their order. ``undone_by``: operation → the one that undid
-        it. Raises ``Stopped``."""
-        return [self._record(logged, undone_by.get(logged.operation)) for logged in operations.values()]
+    def _facts(self, operations: Mapping[str, LoggedOperation[IntentT, ResultT]], progress: Progress) -> Iterator[Account]:
+        """Yields what there is to say of each of ``operations``, in their order. Raises ``Stopped``."""
+        return map(self._fact, operations.values())
 
-    def _record(self, logged: LoggedOperation[IntentT, ResultT], undone: str | None) -> OperationRecord:
-        """The entry of an operation, ``undone`` by another, in the list of operations."""
-        return operation_record(logged, undone, "")
+    def _fact(self, logged: LoggedOperation[IntentT, ResultT]) -> Account:
+        return Account()
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that step has
@@ -283,9 +295,11 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         self, plan: Plan, place: int, items: Sequence[Item], stop: Callable[[], bool]
     ) -> tuple[Sequence[ItemResult], SpooltopError | None]:
         """Logs the intent, changes the items and logs how it ended; returns the results, and what ends the operation here."""
-        intent = self._intent(plan, place, items)
-        recorded = replace(self._recorded(intent), by=self._actor, count=plan.count, force=plan.force)
-        unlogged = self._log.begin(plan, encode_intent(recorded, self._kind))
+        intent = replace(
+            self._intent(plan, place, items), operation=plan.operation, step=place, action=plan.action, at=self._clock(),
+            user=self._user, by=self._actor, undoes=plan.undoes, count=plan.count, force=plan.force,
+        )  # fmt: skip
+        unlogged = self._log.begin(plan, encode_intent(self._recorded(intent), self._kind))
         ended = self._apply(items, intent, stop)
         results, error = ended.results, ended.error
         if not unlogged and ended.outcome is not None:
@@ -308,27 +322,20 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         required = self.needs_log or bool(begins)
         operations = self._log.read(progress, required=required, begins=begins, most=most, brief=True)[0]
-        records = self._records(operations, undone_operations(operations, changed), progress)
+        if not operations:
+            return []
+        facts = {
+            logged.operation: one.counted(logged)
+            for logged, one in zip(operations.values(), self._facts(operations, progress), strict=True)
+        }
+        undos = undos_of(operations)
+        records = [
+            _record(logged, facts, [undo.operation for undo in undos.get(logged.operation, ())])
+            for logged in operations.values()
+            if logged.operation.startswith(begins)
+        ]
         # Those of one moment come backwards.
-        in_order = sorted((record for record in records if record.operation.startswith(begins)), key=lambda record: record.at)
-        return in_order[::-1][:most]
-
-    def _undo(
-        self, operation: str,
-        backwards: Callable[[LoggedOperation[IntentT, ResultT], Sequence[LoggedOperation[IntentT, ResultT]]], Candidates], *,
-        untrusted: str = "", progress: Progress | None = None,
-    ) -> Candidates:  # fmt: skip
-        """Pins an operation ``backwards``, which is given what the log holds of it and of those that undo it. ``untrusted``: what
-        is not done by a journal that somebody else may have written, "" where it counts too."""
-        operations, problems = self._log.read(progress, required=True, begins=operation)
-        logged = operations.get(operation)
-        if logged is None:
-            return Candidates(notes=(f"no operation {operation} in {self._kind.what}", *problems))
-        if untrusted and not logged.trusted:
-            why = f"its journal may have been written by another user, so nothing is {untrusted}"
-            return Candidates(notes=(why, *problems))
-        found = backwards(logged, undos_of(operations).get(operation, []))
-        return replace(found, notes=(*found.notes, *problems))
+        return sorted(records, key=lambda record: record.at)[::-1][:most]
 
     def knows(self, operation: str) -> bool:
         """True if this operation was this operator's."""
@@ -367,17 +374,29 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
             raise Unreadable(f"the {self._kind.name} cannot be accessed: {error.strerror or error}", path=self._path) from error
 
 
-UNFILLED = ("", 0, Action.UNDO, 0.0, "", None)
-"""The first members of an intent whose operation has not begun."""
+def _record(logged: LoggedOperation[Any, Any], facts: Mapping[str, Account], undos: Sequence[str]) -> OperationRecord:
+    """The entry of an operation in the list. ``facts`` are those of all operations, also of the ``undos`` of this one."""
+    first, own = logged.first, facts[logged.operation]
+    undone, back = [undo for undo in undos if facts[undo].made], sum(facts[undo].made or 0 for undo in undos)
+    many, made, why_not = Counter(own.outcomes), own.made or 0, own.why_not
+    if undone and back >= made:
+        why_not = f"already undone by {undone[-1]}"
+    if not made and (own.found is not None or not logged.open):  # a step that was cut off, and nobody looked at, may be done
+        why_not = "it changed nothing"
+    return OperationRecord(
+        operation=first.operation, action=first.action, at=first.at, user=first.user, count=first.count,
+        done=many[Outcome.DONE] + (own.found or 0), skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED],
+        open=logged.open or own.unfinished, undone_by=undone[-1] if undone else None, why_not_undo=why_not, words=own.words,
+    )  # fmt: skip
 
 
 class PinnedChange(Struct, Generic[IntentT], frozen=True):
-    """The ``ref`` of an item of a ``SingleOperator``. The ``record`` of its change is ``UNFILLED`` until its operation begins."""
+    """The ``ref`` of an item of a ``SingleOperator``: the ``record`` of its change."""
 
     record: IntentT
 
 
-class SingleOperator(ItemOperator[IntentT, ItemOutcome]):
+class SingleOperator(ItemOperator[IntentT, ItemOutcome, StateT]):
     """An operator whose steps change one item each."""
 
     @abstractmethod
@@ -391,10 +410,7 @@ class SingleOperator(ItemOperator[IntentT, ItemOutcome]):
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> IntentT:
         record: IntentT = ref_of(items[0], PinnedChange).record
-        return replace(
-            record, operation=plan.operation, step=place, action=plan.action, at=self._clock(), user=self._user,
-            undoes=plan.undoes,
-        )  # fmt: skip
+        return record
 
     def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ItemOutcome]:
         item = items[0]
@@ -412,20 +428,12 @@ class Standing(NamedTuple):
     too_late: str | None
 
 
-StateT = TypeVar("StateT")
-
-
-class ValueOperator(SingleOperator[IntentT], Generic[IntentT, StateT]):
+class ValueOperator(SingleOperator[IntentT, StateT]):
     """An operator whose operations set one value each. Undo sets back the one before, as long as it is the one that was set. A
     ``StateT`` holds what the values are now, looked up once for a plan or a list."""
 
     cut_short: tuple[str, str]
     """Words for an operation without a result that was done after all, and for one that was not."""
-
-    @abstractmethod
-    def _states(self) -> AbstractContextManager[StateT]:
-        """Looks up the values."""
-        ...
 
     @abstractmethod
     def _standing(self, intent: IntentT, state: StateT) -> Standing: ...
@@ -443,29 +451,19 @@ class ValueOperator(SingleOperator[IntentT], Generic[IntentT, StateT]):
         """Pins that the value before is set again."""
         ...
 
-    def _records(
-        self, operations: Mapping[str, LoggedOperation[IntentT, ItemOutcome]], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
-        if not operations:
-            return []
-        records = []
-        with self._states() as state:
+    def _facts(self, operations: Mapping[str, LoggedOperation[IntentT, ItemOutcome]], progress: Progress) -> Iterator[Account]:
+        with self._state() as state:
             for logged in operations.values():
                 intent, outcome = logged.steps[0]
                 standing, words = self._standing(intent, state), self._words_of(intent)
-                found = outcome is None and standing.is_after
                 if outcome is None:
-                    words += f"; cut short: {self.cut_short[not found]}"
-                records.append(operation_record(
-                    logged, undone_by.get(logged.operation), words, found=found, changed=found or changed(logged),
-                    other=standing.too_late,
-                ))  # fmt: skip
-        return records
+                    words += f"; cut short: {self.cut_short[not standing.is_after]}"
+                yield Account(words, standing.too_late, found=outcome is None and standing.is_after)
 
     def _backwards(
-        self, state: StateT, logged: LoggedOperation[IntentT, ItemOutcome], undos: Sequence[LoggedOperation[IntentT, ItemOutcome]]
-    ) -> Candidates:
-        """Pins that the value before ``logged`` is set again."""
+        self, logged: LoggedOperation[IntentT, ItemOutcome], undos: Sequence[LoggedOperation[IntentT, ItemOutcome]],
+        request: Request, state: StateT,
+    ) -> Candidates:  # fmt: skip
         if any(map(changed, undos)):
             return Candidates(notes=("1 of 1 undone already.",))
         intent, outcome = logged.steps[0]

@@ -43,28 +43,23 @@ PART = r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}"
 """Pattern of a part of a path, which leads to no other directory."""
 
 
-class _Common(Struct, frozen=True, kw_only=True):
-    """The members of an intent line that an operator adds to every intent: who did it and from where, the number of items in the
-    whole operation, and if it was forced."""
-
-    by: Actor = Actor()
-    count: Number = 1
-    force: bool = False
-
-
 Told = tuple[str, str, str]
 """The id of an item, its name, and its name once it is changed."""
 
 
-class Intent(_Common, frozen=True, rename={"at": "time"}):
-    """The record of an intent line, as far as all logs have it in common. ``undoes`` is the operation that this one undoes."""
+class Intent(Struct, frozen=True, kw_only=True, rename={"at": "time"}):
+    """The record of an intent line, as far as all logs have it in common: who did it and from where, the operation that it
+    ``undoes``, the number of items in the whole operation, and if it was forced. Each step of an operation fills it in."""
 
-    operation: OperationId
-    step: Number
-    action: Action
-    at: Time
-    user: str
-    undoes: OperationId | None
+    operation: OperationId = ""
+    step: Number = 0
+    action: Action = Action.UNDO
+    at: Time = 0.0
+    user: str = ""
+    by: Actor = Actor()
+    undoes: OperationId | None = None
+    count: Number = 1
+    force: bool = False
 
     def told(self) -> Iterable[Told]:
         """Names the items."""
@@ -155,6 +150,8 @@ _CARRIED_AT_MOST = 8 << 20
 """Bytes of unfinished intents that a part begins with."""
 _SHOWN = 120
 """Characters shown of what is wrong with a line: its text may be somebody else's."""
+_HEAD = "operation", "action", "time", "user", "undoes"
+"""Members that each intent line has."""
 HEAD_AT_MOST = 4096
 """Bytes from the beginning of a line within which its head ends, but for strange ones."""
 
@@ -222,6 +219,8 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepRes
         if value["line"] == "result":
             head = convert(value, _ResultHead)
             return StepResult(head.operation, head.step, convert(plain, kind.result, str_keys=True))
+        if missing := [name for name in _HEAD if name not in value]:
+            raise ValueError(f"{missing[0]} is missing")
         intent = convert(plain, kind.intent, str_keys=True).checked()
     except ValidationError as error:
         raise ValueError(str(error)) from None

@@ -30,14 +30,14 @@ from spooltop.model.plan import (
     Outcome,
     Plan,
     Progress,
-    Selection,
+    Request,
     boxes_of,
 )
 from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict, escape, program
 
 from ...access import user_name
-from ...journal.item_operator import EndedStep, ItemOperator
+from ...journal.item_operator import Account, EndedStep, ItemOperator
 from ...journal.log_store import FULL, STATE_DIR, SpoolLogs
 from ...plan_options import InjectedContent
 from ..detect import identify
@@ -47,7 +47,7 @@ from .messages import Run, pinned_of, results_of, runs_of
 from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, half_moved
 from .planning import BoxNames, Look, find_candidates
 from .rules import can_change
-from .undo import records, undo_candidates
+from .undo import facts, undo_candidates
 
 # Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
 # actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed.
@@ -57,18 +57,15 @@ class OperatorChain:
     """Implements ``model.backend.Operator``: each of ``sides`` makes the operator that has the actions beside it; ``main`` has
     the rest."""
 
-    def __init__(self, main: Operator, *sides: tuple[Callable[[], ItemOperator[Any, Any]], Sequence[Action]]) -> None:
+    def __init__(self, main: Operator, *sides: tuple[Callable[[], ItemOperator[Any, Any, Any]], Sequence[Action]]) -> None:
         self._main = main
         self._sides = [(cache(side), actions) for side, actions in sides]
 
     def why_not(self, action: Action) -> str | None:
         return self._of(action).why_not(action)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        which = self._of(action, options.get("undoes"))
-        return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
+    def candidates(self, request: Request) -> Candidates:
+        return self._of(request.action, request.options.get("undoes")).candidates(request)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         return self._of(plan.action, plan.options.get("undoes")).perform(plan, stop)
@@ -130,12 +127,10 @@ class DirectoryOperator(Struct, kw_only=True):
         with self._opened() as opened:
             return opened.why_not(action)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        self._allowed(action)
+    def candidates(self, request: Request) -> Candidates:
+        self._allowed(request.action)
         with self._opened() as opened:
-            return opened.candidates(action, selection, force=force, options=options, now=now, progress=progress)
+            return opened.candidates(request)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
@@ -172,7 +167,7 @@ class DirectoryOperator(Struct, kw_only=True):
             raise Unreadable(what, path=self.path, advice=advice(error)) from error
 
 
-class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
+class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome, None]):
     """The operator of an open spool, for one call: ``dirs`` are its boxes and ``logs`` its journal; ``of`` knows what lasts
     longer."""
 
@@ -190,20 +185,18 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
     def capabilities(self) -> Capabilities:
         return can_change(self._dirs)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        dirs, of = self._dirs, self._of
-        if action is Action.INJECT:
-            return Candidates(notes=NamedContent(options).notes(int(now * 1e6), of.options.redactor))
-        if action is Action.UNDO:
-            backwards = partial(undo_candidates, dirs, progress=progress, hosts=of.options.hosts)
-            return self._undo(str(options.get("undoes", "")), backwards, progress=progress)
+    def _choose(self, request: Request, state: None) -> Candidates:
+        if request.action is Action.INJECT:
+            return Candidates(notes=NamedContent(request.options).notes(int(request.at * 1e6), self._of.options.redactor))
         return find_candidates(
-            dirs, self._settled, action, selection, force=force, now=now, options=options,
-            half_moved=half_moved(self._log.unfinished()), process_here=partial(self._process_here, cache(self._holder)),
-            progress=progress,
+            self._dirs, self._settled, request, half_moved=half_moved(self._log.unfinished()),
+            process_here=partial(self._process_here, cache(self._holder)),
         )  # fmt: skip
+
+    def _backwards(
+        self, logged: MoveOperation, undos: Sequence[MoveOperation], request: Request, state: None
+    ) -> Candidates:
+        return undo_candidates(self._dirs, logged, undos, request.progress, hosts=self._of.options.hosts)
 
     def _settled(self, box: Box, progress: Progress) -> BoxNames:
         """Looks at a box; at ``tmp`` a second time where the first look was too short to judge its files."""
@@ -246,8 +239,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
             self._mover = self._make_mover(plan)
         at, many = self._clock(), plan.count > _SMALL
         self._runs = list(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
-        moves = [run.logged() for run in self._runs]
-        return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, moves)
+        return MoveIntent([run.logged() for run in self._runs])
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
         assert self._mover is not None  # as ``_intent`` made it
@@ -272,13 +264,11 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
         large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
         return Mover(dirs, recheck, repaired, plan.operation if large else "")
 
-    def _records(
-        self, operations: Mapping[str, MoveOperation], undone_by: Mapping[str, str], progress: Progress
-    ) -> list[OperationRecord]:
+    def _facts(self, operations: Mapping[str, MoveOperation], progress: Progress) -> Iterator[Account]:
         def in_full(operation: str) -> Mapping[str, MoveOperation]:
             return self._log.read(progress, required=True, begins=operation)[0]
 
-        return records(self._dirs, operations, in_full, progress)
+        return facts(self._dirs, operations, in_full, progress)
 
 
 # Puts test messages: each is made whole in ``tmp``, moved into ``new``, and belongs to the owner of the spool.
@@ -370,8 +360,7 @@ class _Puts(_OpenSpool):
         return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
-        puts = [MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)]
-        return MoveIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, puts)
+        return MoveIntent([MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)])
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
         outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)

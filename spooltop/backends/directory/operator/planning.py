@@ -20,7 +20,7 @@ from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
-from spooltop.model.plan import BATCH, Candidates, Progress, Refusal, Selection
+from spooltop.model.plan import BATCH, Candidates, Progress, Refusal, Request
 from spooltop.model.queue import again_words
 from spooltop.model.units import size
 from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict, escape, program
@@ -348,20 +348,19 @@ Look = Callable[[Box, Progress], BoxNames]
 
 
 class SelectedMessages:
-    """The messages that ``selection`` means in the boxes ``sources``, in order, the oldest first. They can be read once.
+    """The messages that a request selects in the boxes ``sources``, in order, the oldest first. They can be read once.
 
     Raises ``UsageError`` for a filter that makes no sense, ``Unreadable`` where nothing was found and a box could not be read,
     ``Stopped``.
     """
 
-    def __init__(
-        self, dirs: SpoolDirs, look: Look, selection: Selection, sources: Sequence[Box], *, now: float, progress: Progress
-    ) -> None:
+    def __init__(self, dirs: SpoolDirs, look: Look, request: Request, sources: Sequence[Box]) -> None:
+        selection = request.selection
         self._dirs = dirs
         self._folders = Folders(dirs)
-        self._progress = progress
+        self._progress = request.progress
         self._selection = selection
-        self._now = now
+        self._now = request.at
         self._ids = None if selection.ids is None else frozenset(selection.ids)
         self._keys = None if selection.keys is None else frozenset(selection.keys)
         self._filter = query.parse(selection.filter) if selection.filter else None
@@ -564,33 +563,29 @@ _HELD = frozenset({Verdict.ALIVE, Verdict.WRITING})
 def find_candidates(
     dirs: SpoolDirs,
     look: Look,
-    action: Action,
-    selection: Selection,
+    request: Request,
     *,
-    force: bool,
-    now: float,
-    options: Mapping[str, Json],
     half_moved: frozenset[int],
     process_here: Callable[[int, str | None, float], str],
-    progress: Progress,
 ) -> Candidates:
-    """Pins the messages of ``selection``. ``half_moved`` are inodes that may have a second name, which the first change takes
-    away; ``process_here`` as in ``Decider``.
+    """Pins the messages that a request selects. ``half_moved`` are inodes that may have a second name, which the first change
+    takes away; ``process_here`` as in ``Decider``.
 
-    Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for a filter that makes no sense,
+    Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for a filter that makes no sense,
     ``Unreadable`` where nothing was found and a box could not be read, ``Stopped``.
     """
+    action, selection, progress = request.action, request.selection, request.progress
     rule = RULES[action]
     if selection.box is not None and selection.box not in rule.sources:
         advice = f"choose {', '.join(sorted(rule.sources))}"
         raise Refused(f"{action} is not possible for messages in {selection.box}", path=dirs.path, advice=advice)
     if selection.empty:
         return Candidates()
-    selected = SelectedMessages(dirs, look, selection, rule.sources, now=now, progress=progress)
+    selected = SelectedMessages(dirs, look, request, rule.sources)
     to_new = action is Action.RESTORE or rule.target is Box.NEW
     same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
-    by_now = bool(options.get("now"))
-    decider = Decider(dirs.path, action, by_now, bool(options.get("hold_poison")), same_ids, half_moved, process_here)
+    by_now = bool(request.options.get("now"))
+    decider = Decider(dirs.path, action, by_now, bool(request.options.get("hold_poison")), same_ids, half_moved, process_here)
     items = PinnedItems([])
     refused: list[Refusal] = []
     remarks: Counter[Remark] = Counter()
@@ -614,7 +609,7 @@ def find_candidates(
                         decided[kind] = decider.decide(message)
                     kinds[key] = decided[kind]
                 decision, way = kinds[key]
-            if decision.blocked_by and not (decision.forceable and force):
+            if decision.blocked_by and not (decision.forceable and request.force):
                 decision, _ = decider.decide(message)
                 refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))
                 continue

@@ -8,15 +8,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import groupby, islice
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
-from spooltop.model.plan import BATCH, Candidates, OperationRecord, Outcome, Progress, Refusal
+from spooltop.model.plan import BATCH, Candidates, Outcome, Progress, Refusal
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from ...journal.item_operator import operation_record, undone_by, undos_of
+from ...journal.item_operator import Account, undos_of
 from ..journal import LoggedMove, MoveOperation, MoveRun, unsure_moves
 from ..storage.location import Folders, Place, kind_of, plain_meta
 from ..storage.rows import NameForms, tokens_of, tokens_of_claims
@@ -34,57 +33,38 @@ class _Made(Struct, frozen=True, gc=False):
     between: tuple[int, int]
 
 
-class _Account(Struct, frozen=True):
-    """Numbers of moves of an operation: those with a result by outcome, those that were ``made``, the ``unsure`` ones without a
-    result, and of these the ones that were ``found`` made."""
-
-    outcomes: Counter[Outcome]
-    made: int
-    unsure: int
-    found: int
-
-
-def records(
+def facts(
     dirs: SpoolDirs,
     operations: Mapping[str, MoveOperation],
     in_full: Callable[[str], Mapping[str, MoveOperation]],
     progress: Progress,
-) -> list[OperationRecord]:
-    """The entries of the operations in the list, in their order. The outcome of a batch without a result is found by looking.
-    ``in_full`` reads an operation with those that undo it. Raises ``Stopped``."""
-    undos = undos_of(operations)
+) -> Iterator[Account]:
+    """Yields what the list of operations says of each. The outcome of a batch without a result is found by looking. ``in_full``
+    reads an operation with those that undo it. Raises ``Stopped``."""
+    undone = {logged.undoes for logged in operations.values()}
     folders = Folders(dirs)
-    accounts: dict[str, _Account] = {}
     for logged in operations.values():
-        taken_back: set[Place | None] = set()
-        if logged.open and logged.operation in undos:
+        first, taken_back = logged.first, set[Place | None]()
+        if logged.open and logged.operation in undone:
             taken_back = _taken_back(folders, undos_of(in_full(logged.operation)).get(logged.operation, ()))
-        accounts[logged.operation] = _account(folders, logged, taken_back, progress)
-    found: list[OperationRecord] = []
-    for logged in operations.values():
-        first, account, own_undos = logged.first, accounts[logged.operation], undos.get(logged.operation, [])
-        undone = undone_by(own_undos, lambda undo: accounts[undo.operation].made > 0)
-        left = account.made - sum(accounts[undo.operation].made for undo in own_undos)
+        ended = [outcome for _, outcome in logged.steps.values() if outcome is not None]
+        unsure = list(unsure_moves(logged))
+        progress.begin(f"moves of {logged.operation} looked at", len(unsure))
+        found = sum(move.target in taken_back or _happened(folders, move) for move in progress.each(unsure))
+        outcomes = {which: sum(outcome.count(which) for outcome in ended) for which in Outcome}
         deletes = any(batch.deletes for batch, _ in logged.steps.values())
         words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
         if first.action is Action.PURGE and deletes:
             words += " at once, without the trash"
-        untried = first.count - account.outcomes.total()
-        whole = _is_whole(logged)
+        untried, whole = first.count - sum(outcomes.values()), _is_whole(logged)
         if logged.open:
-            words += f"; interrupted: {account.found} of the last {account.unsure} were found moved"
+            words += f"; interrupted: {found} of the last {len(unsure)} were found moved"
         elif untried > 0 and not whole:
             words += f"; {untried:,} of them can no longer be undone"
         elif untried > 0:
             words += f"; interrupted: {untried:,} were not attempted"
-        record = operation_record(
-            logged, undone, words, outcomes=account.outcomes, found=account.found,
-            unfinished=logged.open or (whole and untried > 0), changed=account.made > 0,
-        )  # fmt: skip
-        if account.made > 0 and (deletes or left > 0):
-            record = replace(record, why_not_undo="deleted permanently" if deletes else None)
-        found.append(record)
-    return found
+        made = found + sum(outcome.count_moved for outcome in ended)
+        yield Account(words, "deleted permanently" if deletes else None, outcomes, found, made, unfinished=whole and untried > 0)
 
 
 def _is_whole(logged: MoveOperation) -> bool:
@@ -95,16 +75,6 @@ def _is_whole(logged: MoveOperation) -> bool:
             return False
         end += len(batch) if outcome is None else outcome.tried
     return True
-
-
-def _account(folders: Folders, logged: MoveOperation, taken_back: Container[Place | None], progress: Progress) -> _Account:
-    """Counts the moves of an operation; those that an undo has ``taken_back`` had been made. Raises ``Stopped``."""
-    ended = [outcome for _, outcome in logged.steps.values() if outcome is not None]
-    unsure = list(unsure_moves(logged))
-    progress.begin(f"moves of {logged.operation} looked at", len(unsure))
-    found = sum(move.target in taken_back or _happened(folders, move) for move in progress.each(unsure))
-    outcomes = Counter({which: sum(outcome.count(which) for outcome in ended) for which in Outcome})
-    return _Account(outcomes, found + sum(outcome.count_moved for outcome in ended), len(unsure), found)
 
 
 def undo_candidates(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,15 +13,15 @@ from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
 from spooltop.errors import AuditFailed, Refused
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal, Selection
-from spooltop.model.vocabulary import Action, Box, Json, Row, Verdict, escape
+from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request
+from spooltop.model.vocabulary import Box, Row, Verdict, escape
 
 from ...journal.item_operator import (
+    Account,
     EndedStep,
     ItemOperator,
     Skipped,
     changed,
-    operation_record,
     outcome_of,
     ref_of,
 )
@@ -176,11 +175,16 @@ _STEP_ENDS = 1.0
 """Seconds after which a step ends, so that who waits for the lock of a program sees how far it came, and others get a turn."""
 
 
-class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
+LayoutState = tuple[QueueDirs, LayoutReader]
+"""The open queue, and its messages as they are now."""
+
+
+class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
     """Implements ``model.backend.Operator`` for the queue at ``path``. ``around`` answers questions about processes. ``wait``
     sleeps some seconds; ``patience`` is how many seconds a change waits for a lock."""
 
     at_once = BATCH
+    untrusted = "reversed by it"
 
     def __init__(
         self,
@@ -213,21 +217,19 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         with self._translate_errors(), self._opened() as dirs:
             return can_change(self._layout, dirs)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
+    @contextmanager
+    def _state(self) -> Iterator[LayoutState]:
         with self._translate_errors(), self._opened() as dirs:
             reader = LayoutReader(self._path, self._layout, self._around, clock=self._clock)
             try:
                 reader.see()
-                if action is Action.UNDO:
-                    backwards = partial(self._backwards, dirs, reader)
-                    return self._undo(str(options.get("undoes", "")), backwards, untrusted="reversed by it")
-                chooser = Chooser(self._layout, dirs, reader, at=now)
-                found = chooser.choose(action, selection, force=force, now=bool(options.get("now")), progress=progress)
-                return replace(found, notes=(*found.notes, *self._cut_off())) if found.items else found
+                yield dirs, reader
             finally:
                 reader.close()
+
+    def _choose(self, request: Request, state: LayoutState) -> Candidates:
+        found = Chooser(self._layout, *state, request).choose()
+        return replace(found, notes=(*found.notes, *self._cut_off())) if found.items else found
 
     def _cut_off(self) -> list[str]:
         """Sentences about operations that a crash cut off."""
@@ -314,7 +316,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> LayoutIntent:
         changes = (placed(ref_of(item, MessagePlan).changes, plan.operation, number) for number, item in enumerate(items, place))
-        return LayoutIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, tuple(changes))
+        return LayoutIntent(items=tuple(changes))
 
     def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> EndedStep[LayoutOutcome]:
         dirs = self._dirs
@@ -388,7 +390,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                         publish_new(self._files, at, name, content, self._files.fstat(at))
                 return
 
-    def _record(self, logged: LoggedMessages, undone: str | None) -> OperationRecord:
+    def _fact(self, logged: LoggedMessages) -> Account:
         messages = list(messages_of(logged))
         deletes = all(change.verb is Verb.DELETE for one in messages for change in one.changes.changes)
         words = ""
@@ -396,12 +398,13 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             first, *more = [escape(one.changes.id) for one in messages if one.outcome is None]
             where = f"between {first} and {more[-1]}" if more else f"at {first}"
             words = f"cut short {where}: undo reverses it, the next operation finishes it"
-        return operation_record(logged, undone, words, other="deleted permanently" if deletes else None)
+        return Account(words, "deleted permanently" if deletes else None)
 
     def _backwards(
-        self, dirs: QueueDirs, reader: LayoutReader, logged: LoggedMessages, undos: Sequence[LoggedMessages]
+        self, logged: LoggedMessages, undos: Sequence[LoggedMessages], request: Request, state: LayoutState
     ) -> Candidates:
         """Pins the messages of an operation that can go back to where they were, as far as no other has reversed them."""
+        dirs, reader = state
         seen = {location_of(row): row for box in Box for row in reader.rows(box)}
         reversing = [one for undo in undos if changed(undo) for one in messages_of(undo)]
         reversed_by = {one.changes.reverses for one in reversing if one.outcome is not None and one.outcome.changed}

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import Refused, UsageError
-from spooltop.model.plan import Candidates, Item, Progress, Refusal, Selection
+from spooltop.model.plan import Candidates, Item, Refusal, Request, Selection
 from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
 
 from ..definition import Filling, Layout, LayoutAction, Match
@@ -226,17 +226,19 @@ def match_of(layout: Layout, row: Row) -> tuple[Match, Mapping[str, str]] | None
 class Chooser:
     """Pins messages of the queue that ``reader`` has just looked at."""
 
-    def __init__(self, layout: Layout, dirs: QueueDirs, reader: LayoutReader, *, at: float) -> None:
+    def __init__(self, layout: Layout, dirs: QueueDirs, reader: LayoutReader, request: Request) -> None:
         self._layout = layout
         self._dirs = dirs
         self._reader = reader
-        self._at = at
+        self._request = request
+        self._now = bool(request.options.get("now"))
         self._next: dict[str, int] = {}
         self._waiting: dict[str, list[str]] | None = None
 
-    def choose(self, action: Action, selection: Selection, *, force: bool, now: bool, progress: Progress) -> Candidates:
-        """Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for a filter that makes no sense,
+    def choose(self) -> Candidates:
+        """Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for a filter that makes no sense,
         ``OSError``, ``Stopped``."""
+        action, selection = self._request.action, self._request.selection
         if action is Action.UNLOCK:
             return self._unlock(selection)
         sources = sources_of(self._layout, action)
@@ -253,13 +255,13 @@ class Chooser:
         named: set[str] = set()
         notes: dict[str, None] = {}
         effects: dict[str, None] = {}
-        matches = selection.matcher(self._at)
-        for row in progress.each(self._rows(action, selection.box, sources)):
+        matches = selection.matcher(self._request.at)
+        for row in self._request.progress.each(self._rows(action, selection.box, sources)):
             if not matches(row):
                 continue
             named |= {row.id, row.name}
             rule = self._rule(action, row)
-            found = self._pinned(action, rule, row, force=force, now=now)
+            found = self._pinned(action, rule, row)
             if isinstance(found, Item):
                 items.append(found)
                 effects["" if rule is None else rule.effect] = None
@@ -314,15 +316,15 @@ class Chooser:
         box = row.box.value if found is None else found[0].box
         return next((one for one in self._layout.actions if one.name == action.value and box in one.boxes), None)
 
-    def _pinned(self, action: Action, rule: LayoutAction | None, row: Row, *, force: bool, now: bool) -> Item | Refusal:
+    def _pinned(self, action: Action, rule: LayoutAction | None, row: Row) -> Item | Refusal:
         if rule is not None and not is_aside(location_of(row)):
             blocked, forceable = _blocked(rule, row)
-            if blocked and not (forceable and force):
+            if blocked and not (forceable and self._request.force):
                 return Refusal(row, blocked, forceable)
         else:
             blocked = ""
         try:
-            plan = self._plan(action, rule, row, now=now, proved=rule is not None and rule.needs_dead and not blocked)
+            plan = self._plan(action, rule, row, proved=rule is not None and rule.needs_dead and not blocked)
         except NotPlanned as error:
             return Refusal(row, str(error))
         except OSError as error:
@@ -331,7 +333,7 @@ class Chooser:
             row = row.judged(Verdict.UNKNOWN, blocked, row.owner)
         return Item(row, plan, warning=_TWICE if blocked else "")
 
-    def _plan(self, action: Action, rule: LayoutAction | None, row: Row, *, now: bool, proved: bool) -> MessagePlan:
+    def _plan(self, action: Action, rule: LayoutAction | None, row: Row, *, proved: bool) -> MessagePlan:
         if action is Action.EMPTY:
             return deleted(self._dirs, row.id, location_of(row))
         if action in (Action.RELEASE, Action.RESTORE, Action.REQUEUE) and is_aside(location_of(row)):
@@ -342,7 +344,9 @@ class Chooser:
             raise NotPlanned(f"its layout does not say how to {action} it")
         if action in (Action.REQUEUE, Action.RELEASE) and row.box is not Box.NEW:
             self._no_other(row)
-        planner = Planner(self._dirs, location_of(row), found[1], at=self._at, now=now, next_number=self._next_number)
+        planner = Planner(
+            self._dirs, location_of(row), found[1], at=self._request.at, now=self._now, next_number=self._next_number
+        )
         return planner.plan(rule, row.id, proved=proved)
 
     def _no_other(self, row: Row) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -22,18 +21,17 @@ from spooltop.model.plan import (
     Candidates,
     Item,
     ItemResult,
-    OperationRecord,
     Outcome,
     Plan,
-    Progress,
     Refusal,
+    Request,
     Selection,
 )
 from spooltop.model.queue import again_words
 from spooltop.model.snapshot import Pause, pause_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape, json_object
 
-from ...journal.item_operator import EndedStep, ItemOperator, operation_record
+from ...journal.item_operator import Account, EndedStep, ItemOperator
 from ...journal.log_store import STATE_DIR, LogFiles, StateLogs
 from ...plan_options import InjectedContent, pause_reason
 from ..client import Endpoint, ErrorReply, Reply, fields_of, list_of, number_of, text_of
@@ -310,31 +308,29 @@ _LOST = "it may be done twice: its consumer may still be at work"
 
 
 class GroupChooser:
-    """Pins messages of a group for one plan, made at ``at``. ``judge`` judges its consumers. Counts what may be ``poison``."""
+    """Pins the messages of a group that are asked for. ``judge`` judges its consumers. Counts what may be ``poison``."""
 
-    def __init__(
-        self, server: OperatorConnection, judge: Judge, action: Action, *, at: float, force: bool, options: Mapping[str, Json]
-    ) -> None:
+    def __init__(self, server: OperatorConnection, judge: Judge, request: Request) -> None:
         self._server = server
         self._judge = judge
         self._ending: dict[str, str] = {}
         """Consumers that were met and are dead once their leases end, with the evidence."""
-        self._action = action
-        self._at = at
-        self._force = force
-        self._options = options
-        self._now = bool(options.get("now"))
+        self._request = request
+        self._action = request.action
+        self._force = request.force
+        self._now = bool(request.options.get("now"))
         self._copy = False
         self._others = 0
         self.poison = 0
 
-    def choose(self, selection: Selection, progress: Progress) -> Candidates:
+    def choose(self) -> Candidates:
         """Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for an invalid filter, ``Stopped``."""
         action, sources = self._action, SOURCES[self._action]
+        selection, progress = self._request.selection, self._request.progress
         if selection.box is not None and selection.box not in sources:
             advice = f"choose {', '.join(sorted(sources))}"
             raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._server.address, advice=advice)
-        copies = bool(self._options.get("copy"))
+        copies = bool(self._request.options.get("copy"))
         if copies and action is not Action.REQUEUE:
             raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
         again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
@@ -348,7 +344,7 @@ class GroupChooser:
         named: set[str] = set()
         unmatched: Counter[tuple[Verdict | None, str]] = Counter()
         keys = None if selection.keys is None else frozenset(map(_place, selection.keys))
-        matches = replace(selection, keys=None).matcher(self._at)
+        matches = replace(selection, keys=None).matcher(self._request.at)
         heads = bool(selection.filter or selection.source is not None or selection.named)
         progress.begin("messages looked at")
         unnamed = tuple(box for box in sources if not (action is Action.REQUEUE and box is Box.NEW))
@@ -459,7 +455,7 @@ class GroupChooser:
         self.poison += died
         why = f"delivered {pinned.tries} times, and its last consumer died"
         warning = why if died else warning
-        if died and self._options.get("hold_poison"):
+        if died and self._request.options.get("hold_poison"):
             return Item(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
         if row.verdict is Verdict.DEAD and pinned.tries >= MAX_ATTEMPTS:
             why = f"{pinned.tries} attempts, the limit is {MAX_ATTEMPTS}"
@@ -591,7 +587,7 @@ AT_ONCE = 25
 """Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
 
 
-class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
+class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
     """Implements ``model.backend.Operator`` for the group ``names.group``, whose address is ``shown``. ``judge`` knows which
     consumers are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal on
     this machine: a stream can be trimmed by others. ``read_only`` says why nothing may be changed."""
@@ -622,23 +618,17 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         """Returns what may be done, asked of the server."""
         return can_change(self._server)
 
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        match action:
-            case Action.UNDO:
-                backwards = partial(self._backwards, force=force, now=now, progress=progress)
-                return self._undo(str(options.get("undoes", "")), backwards)
+    def _choose(self, request: Request, state: None) -> Candidates:
+        match request.action:
             case Action.INJECT:
-                return inject_plan(options, len(groups_of(self._server)), self._clock())
+                return inject_plan(request.options, len(groups_of(self._server)), self._clock())
             case Action.SET_CURSOR:
-                return set_plan(self._server, options)
+                return set_plan(self._server, request.options)
             case Action.PAUSE:
-                return pause_plan(self._server, options, self._user, now)
+                return pause_plan(self._server, request.options, self._user, request.at)
             case Action.RESUME:
-                return resume_plan(self._server, now)
-        chooser = GroupChooser(self._server, self._judged, action, at=now, force=force, options=options)
-        return chooser.choose(selection, progress)
+                return resume_plan(self._server, request.at)
+        return GroupChooser(self._server, self._judged, request).choose()
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
@@ -659,9 +649,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         else:
             changes = [change_of(item) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
-        return BatchIntent(
-            plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, tuple(changes), reverses
-        )
+        return BatchIntent(tuple(changes), reverses)
 
     def _recorded(self, intent: BatchIntent) -> BatchIntent:
         return intent.checked()
@@ -677,10 +665,9 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             return EndedStep((), BatchChanged((Changed(Outcome.FAILED, error.what),) * count), error)
         return EndedStep(_results(intent.changes, items, outcomes), BatchChanged(outcomes))
 
-    def _record(self, logged: LoggedChanges, undone: str | None) -> OperationRecord:
+    def _fact(self, logged: LoggedChanges) -> Account:
         verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
-        other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
-        return operation_record(logged, undone, _words(logged), other=other)
+        return Account(_words(logged), "nothing of it can be reversed" if verbs and verbs <= LEAVES else None)
 
     # Undo
 
@@ -696,9 +683,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         for _, (intent, outcome) in sorted(logged.steps.items()):
             yield intent, self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
 
-    def _backwards(
-        self, logged: LoggedChanges, undos: Sequence[LoggedChanges], *, force: bool, now: float, progress: Progress
-    ) -> Candidates:
+    def _backwards(self, logged: LoggedChanges, undos: Sequence[LoggedChanges], request: Request, state: None) -> Candidates:
         over = {
             place
             for undo in undos
@@ -715,19 +700,20 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         notes = (f"{len(over):,} of {logged.first.count:,} undone already.",) if over else ()
         single = found[0][1] if len(found) == 1 else None
         if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
-            made = self._undo_of_one(single, now)
+            made = self._undo_of_one(single, request.at)
             return replace(made, notes=(*made.notes, *notes))
         copies = self._copies_only([back for _, back in found])
-        forced = b"force" if force else b""
+        forced = b"force" if request.force else b""
         items: list[Item] = []
         refused: list[Refusal] = []
         words: Counter[str] = Counter()
+        request.progress.begin("messages looked at", len(found))
         for start in range(0, len(found), AT_ONCE):
             some = [
                 (done, back and replace(back, data=forced, to="copy" if copies and back.verb is StreamVerb.BACK else back.to))
                 for done, back in found[start : start + AT_ONCE]
             ]
-            progress.advance(len(some))
+            request.progress.advance(len(some))
             answers = iter(self._server.tried([back for _, back in some if back is not None]))
             for done, back in some:
                 if back is None:
