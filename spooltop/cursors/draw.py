@@ -14,12 +14,14 @@ from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
-from spooltop.tui.draw.header import Moment, when
-from spooltop.tui.draw.spans import (
+from spooltop.tui.draw.elements import (
     BLANK,
     Line,
     Lines,
+    Moment,
     Style,
+    clip,
+    clip_left,
     crop,
     dim,
     first_fit,
@@ -27,12 +29,18 @@ from spooltop.tui.draw.spans import (
     line_text,
     line_width,
     numbered,
+    pad,
+    pad_left,
     paragraph,
+    safe,
     select,
+    shown,
     spread,
+    text_width,
     visible,
+    when,
+    wrap,
 )
-from spooltop.tui.draw.text import clip, clip_left, pad, pad_left, safe, shown, text_width, wrap
 
 LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,

@@ -8,22 +8,30 @@ from functools import partial
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Lock, LockHolder, program
-from spooltop.tui.draw.frame import Section, frame
-from spooltop.tui.draw.header import ago
-from spooltop.tui.draw.spans import (
+from spooltop.tui.draw.elements import (
     BLANK,
+    Ends,
     Line,
     Lines,
     Span,
     Style,
+    ago,
+    clip,
+    clip_left,
+    common_ends,
+    cut_apart,
     dim,
     fact_lines,
     join,
     numbered,
+    pad,
+    pad_left,
+    safe,
     select,
+    shown,
     visible,
 )
-from spooltop.tui.draw.text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown
+from spooltop.tui.draw.frame import Section, frame
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"

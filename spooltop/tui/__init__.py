@@ -2,7 +2,7 @@
 
 ``threads`` look at the spool and post what they found, plan and apply. ``app`` hands that to the screen in front. ``screens``
 keep what the user chose and ask ``draw`` for lines, which ``widgets`` paint. A key looks up its command in ``commands``.
-``session`` is the part of all this that a screen may use.
+``Session`` (in ``screens.base``) is the part of all this that a screen may use.
 """
 
 from __future__ import annotations

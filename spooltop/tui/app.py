@@ -17,13 +17,13 @@ from spooltop.errors import SpooltopError
 from spooltop.model.backend import KeptView
 from spooltop.monitor.spools_watch import SpoolsWatch
 
-from .context import View
+from .commands import View
 from .messages import Found, SnapshotTaken
 from .options import Options
+from .screens.base import AppSession, Session, SessionState
 from .screens.main import MainScreen
 from .screens.main_state import MainState
 from .screens.spools import SpoolsScreen
-from .session import AppSession, Session, SessionState
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
 from .threads import Pace, SnapshotThread, Worker, deliver, kept_view, outcome

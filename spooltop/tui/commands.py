@@ -1,4 +1,5 @@
-"""The table of commands. Bindings, footer, help, palette and the key tables come from it and from nothing else.
+"""The table of commands, and the context that they are judged by, which knows nothing of drawing. Bindings, footer, help, palette
+and the key tables come from the table and from nothing else.
 
 A command has an id, its keys as the terminal's events name them, a label for the footer, one sentence of help, the views it
 lives in, a function that says why it is not available now, and the name of its handler. The screen in front finds that handler:
@@ -8,18 +9,173 @@ lives in, a function that says why it is not available now, and the name of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Set
+from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from spooltop.cursors.model import Cursor
 from spooltop.model import units
+from spooltop.model.backend import Capabilities, Sort
 from spooltop.model.plan import Plan, Selection
-from spooltop.model.vocabulary import Action, Box, Verdict, escape
+from spooltop.model.snapshot import BoxState, ConsumerRow, Problem, Snapshot
+from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Lock, Row, Verdict, escape
 from spooltop.operate.operations import holds_poison, poison_words
 
-from .context import LISTS, CommandContext, View
+
+class View(StrEnum):
+    """The views and panels. SPOOLS lies below all others, where there are several targets. The next eight are reached by their
+    number; the others lie on top of one of them."""
+
+    SPOOLS = "spools"
+    OVERVIEW = "overview"
+    NEW = "new"
+    CLAIMS = "claims"
+    TMP = "tmp"
+    CURSORS = "cursors"
+    LOCKS = "locks"
+    ASIDE = "aside"
+    CONSUMERS = "consumers"
+    MESSAGE = "message"
+    CURSOR = "cursor"
+    PLAN = "plan"
+    RESULT = "result"
+    OPERATIONS = "operations"
+    OPERATION = "operation"
+    HOLDERS = "holders"
+    FOLLOW = "follow"
+    SETTING = "setting"
+    INJECT = "inject"
+    SAVING = "saving"
+    SORT = "sort"
+    HELP = "help"
+    PALETTE = "palette"
+
+
+LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
+"""The views that list messages."""
+
+BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
+
+
+class ListState(Struct):
+    """The choices of the user in one list. The cursor and the marks are kept by key, so that a refresh never moves the target."""
+
+    box: Box
+    sort: Sort = field(default_factory=Sort)
+    filter: str = ""
+    scope: Problem | ConsumerRow | None = None
+    """The problem or consumer that the list was opened from, whose messages it shows."""
+    problems_only: bool = False
+    cursor: Key | None = None
+    index: int = 0
+    marks: dict[Key, None] = field(default_factory=dict)
+
+    @property
+    def selection(self) -> Selection | None:
+        """The selection that limits the list in addition to the filter."""
+        if self.scope is not None:
+            return self.scope.selection
+        if self.problems_only:
+            return Selection(box=self.box, verdict=PROBLEM_VERDICTS[self.box]) if self.box in PROBLEM_VERDICTS else None
+        return None
+
+
+PROBLEM_VERDICTS = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
+"""The verdict that "problems only" shows, by box."""
+
+
+class CommandContext(Struct, frozen=True):
+    """The facts that the commands of the table are judged by.
+
+    ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` the number of steps that
+    lead back to the Overview. ``last_filter`` is the filter that was set last; ``refined`` is True where a filter or a
+    selection limits the list. ``plan`` is the plan in front; ``applying`` while it is being applied, ``early`` while no key
+    confirms it yet. ``undoable`` says why the chosen operation cannot be undone ("" where it can). ``tracked`` counts the
+    messages that a result or a timeline follows.
+    """
+
+    view: View
+    snapshot: Snapshot | None = None
+    box: Box | None = None
+    row: Row | None = None
+    rows: int = 0
+    marked: int = 0
+    filter: str = ""
+    last_filter: str = ""
+    refined: bool = False
+    problem: Problem | None = None
+    cursor: Cursor | None = None
+    lock: Lock | None = None
+    consumer: ConsumerRow | None = None
+    plan: Plan | None = None
+    applying: bool = False
+    early: bool = False
+    undoable: str = ""
+    tracked: int = 0
+    depth: int = 0
+    among_spools: bool = True
+    """True where the target was opened from the Spools view, or a panel does not know."""
+    frozen: bool = False
+    reading: bool = False
+    """True where the list in front has not been read yet."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        if self.snapshot is None:
+            return Capabilities.nothing("nothing has been seen yet")
+        return self.snapshot.observation.capabilities
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Views that this kind of queue does not have, and why."""
+        return {} if self.snapshot is None else self.snapshot.observation.absent
+
+    @property
+    def paused(self) -> bool:
+        """True where the spool is paused."""
+        return self.snapshot is not None and self.snapshot.observation.paused is not None
+
+    @property
+    def target_box(self) -> Box | None:
+        """The box that an operation would act on."""
+        if self.view is View.OVERVIEW:
+            return self.problem.box if self.problem is not None else None
+        return Box.CUR if self.view is View.CONSUMERS else self.box
+
+    @property
+    def target_count(self) -> int:
+        """The number of messages that an operation would act on."""
+        if self.view is View.OVERVIEW:
+            return self.problem.count if self.problem is not None else 0
+        if self.view is View.CONSUMERS:
+            return self.consumer.claims if self.consumer is not None else 0
+        return self.marked or (1 if self.row is not None else 0)
+
+    @property
+    def muted(self) -> float | None:
+        """The end of the mute of the chosen source, epoch seconds; None where it is not muted."""
+        if self.snapshot is None or self.cursor is None:
+            return None
+        return self.snapshot.muted.get(self.cursor.source)
+
+    @property
+    def trash(self) -> BoxState | None:
+        return self.snapshot.observation.boxes.get(Box.TRASH) if self.snapshot is not None else None
+
+    @property
+    def expired(self) -> int:
+        """The number of messages in the trash whose retention is over."""
+        return self.trash.expired if self.trash is not None else 0
+
+    @property
+    def aside(self) -> bool:
+        return self.target_box in ASIDE
+
+
+# The table of commands.
 
 _SHOWN = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End",

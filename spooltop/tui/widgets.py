@@ -15,8 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .draw.spans import Line, Style, crop, dim, in_ascii, select
-from .draw.text import text_width
+from .draw.elements import Line, Style, crop, dim, in_ascii, select, text_width
 from .options import Options
 
 # Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.

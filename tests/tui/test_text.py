@@ -9,8 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.vocabulary import escape_text, unescape
-from spooltop.tui.draw.spans import Span, Style, crop, line_text, line_width, spread
-from spooltop.tui.draw.text import clip, clip_left, cut, pad, pad_left, pieces, safe, safe_pieces, shown, text_width, wrap
+from spooltop.tui.draw.elements import (
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    cut,
+    line_text,
+    line_width,
+    pad,
+    pad_left,
+    pieces,
+    safe,
+    safe_pieces,
+    shown,
+    spread,
+    text_width,
+    wrap,
+)
 
 from .test_sizes import KINDS, SIZE, filled
 

@@ -12,10 +12,31 @@ from spooltop.model.backend import Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, Usage, nameless_words
 from spooltop.model.vocabulary import Box
 
-from .header import Moment, ago, freshness_line, when
+from .elements import (
+    BLANK,
+    Fact,
+    Lines,
+    Moment,
+    Span,
+    Style,
+    ago,
+    clip,
+    crop,
+    dim,
+    fact_lines,
+    join,
+    line_width,
+    numbered,
+    restyle,
+    safe,
+    shown,
+    spread,
+    visible,
+    when,
+    wrap,
+)
+from .header import freshness_line
 from .lists import Column, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Fact, Lines, Span, Style, crop, dim, fact_lines, join, line_width, numbered, restyle, spread, visible
-from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
 _SIDE_BY_SIDE = 120

@@ -10,10 +10,26 @@ from spooltop.model.snapshot import Percentiles, kept_words
 from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict, escape
 
 from ..messages import PayloadRead
-from .header import Moment, when
+from .elements import (
+    BLANK,
+    Fact,
+    Line,
+    Lines,
+    Moment,
+    Span,
+    Style,
+    clip_left,
+    dim,
+    fact_label,
+    fact_lines,
+    join,
+    safe,
+    safe_pieces,
+    shown,
+    text_width,
+    when,
+)
 from .lists import owner_text
-from .spans import BLANK, Fact, Line, Lines, Span, Style, dim, fact_label, fact_lines, join
-from .text import clip_left, safe, safe_pieces, shown, text_width
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")

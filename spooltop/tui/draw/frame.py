@@ -11,8 +11,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from .spans import BLANK, Line, Lines, Span, Style, crop, join, line_width, merge, paragraph
-from .text import clip, shown, text_width
+from .elements import BLANK, Line, Lines, Span, Style, clip, crop, join, line_width, merge, paragraph, shown, text_width
 
 
 class Section(Struct, frozen=True):

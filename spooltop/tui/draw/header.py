@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import datetime
-from enum import StrEnum
 from functools import partial
-from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot, capacity_words
 from spooltop.model.vocabulary import Action
 
-from .spans import Line, Lines, Span, Style, first_fit, join, line_width, restyle, spread
-from .text import clip, clip_left, safe, shown, text_width, wrap
+from .elements import (
+    Line,
+    Lines,
+    Moment,
+    Span,
+    Style,
+    ago,
+    clip,
+    clip_left,
+    first_fit,
+    join,
+    line_width,
+    restyle,
+    safe,
+    shown,
+    spread,
+    text_width,
+    when,
+    wrap,
+)
 
 # Says how fresh the screen is, in the words of the header.
-
-
-Zone: TypeAlias = datetime.tzinfo | None
-"""A time zone; None: the local one."""
-
-
-class Times(StrEnum):
-    """The format of times in lists (``t``)."""
-
-    AGE = "age"
-    LOCAL = "local"
-    UTC = "utc"
-
-
-class Moment(Struct, frozen=True):
-    """The time that a screen is drawn for (``now``, epoch seconds), how its times are drawn, and how old what it shows is:
-    ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a look began that has not finished,
-    and ``stale_why``, the part that does not answer."""
-
-    now: float
-    zone: Zone = None
-    times: Times = Times.AGE
-    frozen_at: float | None = None
-    stale_for: float | None = None
-    stale_why: str = ""
 
 
 def _with_watch(snapshot: Snapshot | None, moment: Moment) -> Moment:
@@ -58,16 +47,6 @@ def stale_line(moment: Moment, look: str = "a look") -> Line:
     """``STALE 41s: readdir of new does not answer``."""
     why = shown(moment.stale_why) or f"{look} has not finished"
     return (Style.BAD(f"STALE {units.span(moment.stale_for)}"), Span(f": {why}"))
-
-
-def when(at: float | None, zone: Zone = None, *, offset: bool = False) -> str:
-    """The time of day; ``—`` where it is not known."""
-    return units.clock_time(at, zone, offset=offset)
-
-
-def ago(at: float | None, now: float) -> str:
-    """The time that has passed since ``at``; ``—`` where that is not known."""
-    return units.age(None if at is None else max(0.0, now - at))
 
 
 def freshness_line(snapshot: Snapshot | None, moment: Moment, *, short: bool = False, offset: bool = True) -> Line:

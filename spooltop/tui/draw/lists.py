@@ -17,9 +17,30 @@ from spooltop.model.backend import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 
-from .header import Moment, Times, freshness_line
-from .spans import Line, Span, Style, first_fit, join, line_width, point_out, select, spread
-from .text import ALONE, Ends, clip, clip_left, cut_apart, pad, pad_left, safe, shown, text_width
+from .elements import (
+    ALONE,
+    Ends,
+    Line,
+    Moment,
+    Span,
+    Style,
+    Times,
+    clip,
+    clip_left,
+    cut_apart,
+    first_fit,
+    join,
+    line_width,
+    pad,
+    pad_left,
+    point_out,
+    safe,
+    select,
+    shown,
+    spread,
+    text_width,
+)
+from .header import freshness_line
 
 GAP = 2
 MARGIN = 3

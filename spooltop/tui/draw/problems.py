@@ -9,8 +9,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .spans import BLANK, Line, Lines, Span, Style, join, line_width, numbered, select, spread, visible
-from .text import safe, shown, wrap
+from .elements import BLANK, Line, Lines, Span, Style, join, line_width, numbered, safe, select, shown, spread, visible, wrap
 
 SIGNS = {
     Severity.CRITICAL: Style.BAD("✗"),

@@ -1,14 +1,16 @@
-"""The base of all screens: looks up keys in the table of commands, and says why a command is not available. Below it the bases of
-screens of one list or one text, whose commands for moving are steps of a number of lines, and what every screen opens: the
-palette, the menu of orders and the help."""
+"""The base of all screens, and the session that they may use: looks up keys in the table of commands, and says why a command is
+not available. Below it the bases of screens of one list or one text, whose commands for moving are steps of a number of lines,
+and what every screen opens: the palette, the menu of orders and the help."""
 
 from __future__ import annotations
 
+import datetime
+import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -18,14 +20,19 @@ from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.strip import Strip
 
+from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.backend import Sort
+from spooltop.model.plan import Result
+from spooltop.model.snapshot import Snapshot
 
 from ..commands import (
     GOES,
     VIEW_COMMANDS,
+    CommandContext,
     HelpEntry,
     KeyCommand,
+    View,
     by_id,
     character_of,
     command_for,
@@ -38,27 +45,79 @@ from ..commands import (
     tabs,
 )
 from ..commands import shown as key_name
-from ..context import CommandContext, View
-from ..draw.header import notice_lines
-from ..draw.spans import (
+from ..draw.elements import (
     BLANK,
     Line,
     Lines,
     Span,
     Style,
+    clip,
     dim,
     join,
     line_text,
     line_width,
     numbered,
+    pad,
     paragraph,
     restyle,
+    shown,
+    text_width,
     visible,
+    wrap,
 )
-from ..draw.text import clip, pad, shown, text_width, wrap
-from ..session import AppSession
-from ..threads import deliver
+from ..draw.header import notice_lines
+from ..options import Options
+from ..terminal.driver import TerminalDriver
+from ..threads import SnapshotThread, Worker, deliver
 from ..widgets import WHEEL, LinesView, VirtualList
+
+
+class SessionState(Struct):
+    """The values of a session that change while the dashboard runs."""
+
+    snapshot: Snapshot | None = None
+    """The newest snapshot, whatever the main screen shows."""
+    results: list[Result] = field(default_factory=list)
+    """The results of all operations so far, oldest first. The worker appends to it."""
+    early: str = ""
+    """The key that would confirm a plan and came before that plan was painted, as the last key; "" where none did."""
+    next_view: str | None = None
+    """The id of the command of the view for which the panels on the stack are being left."""
+
+
+class AppSession(Struct, frozen=True):
+    """Everything that any screen may use besides Textual: no screen knows the app.
+
+    ``leave`` ends the dashboard with an exit code. ``moment``: seconds that a plan is shown before a key confirms it.
+    ``terminal`` gives the terminal, None where frames are drawn without one.
+    """
+
+    options: Options
+    leaving: threading.Event
+    """Set once the dashboard is being left; an operation under way stops after its current item."""
+    leave: Callable[[int], object]
+    moment: float
+    terminal: Callable[[], TerminalDriver | None]
+    state: SessionState
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None before the first look is done."""
+        return self.state.snapshot
+
+
+class Session(AppSession, frozen=True):
+    """Everything that a screen on an open target may use. ``now`` gives the time that ages are shown for (epoch seconds: that of
+    the snapshot on the main screen), ``zone`` the time zone that times are shown in (None: local)."""
+
+    control: Control
+    snapshot_thread: SnapshotThread
+    worker: Worker
+    now: Callable[[], float]
+    zone: Callable[[], datetime.tzinfo | None]
+    to_spools: Callable[[], object] | None = None
+    """Leaves the target for the Spools view; None where it was not opened from there."""
+
 
 BACKSPACES = ("backspace", "ctrl+h")
 

@@ -19,32 +19,37 @@ from spooltop.model.plan import AuditTrail, Item, OperationRecord, Outcome, Plan
 from spooltop.model.query import operation_facts
 from spooltop.model.vocabulary import Action, Box, Json, Key, escape
 
-from ..commands import by_id, footer
-from ..context import View
-from ..draw.frame import inner_width, note_lines, panel_frame
-from ..draw.header import Zone, ago, when
-from ..draw.spans import (
+from ..commands import View, by_id, footer
+from ..draw.elements import (
     BLANK,
     Line,
     Lines,
     Span,
     Style,
+    Zone,
+    ago,
+    clip_left,
     dim,
     headed,
     join,
     labelled,
     line_text,
     numbered,
+    pad,
+    pad_left,
     paragraph,
     point_out,
+    safe,
     select,
+    shown,
+    text_width,
     visible,
+    when,
 )
-from ..draw.text import clip_left, pad, pad_left, safe, shown, text_width
-from ..session import Session
+from ..draw.frame import inner_width, note_lines, panel_frame
 from ..terminal.lifecycle import shell
 from ..threads import deliver
-from .base import ChoosingScreen, Facts, LineEdit, TableScreen, TextScreen, footer_line
+from .base import ChoosingScreen, Facts, LineEdit, Session, TableScreen, TextScreen, footer_line
 from .plan import PlanScreen
 
 _WIDEST, _NAME, _VALUE = 100, 8, 34

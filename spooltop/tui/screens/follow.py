@@ -12,14 +12,28 @@ from spooltop.model.plan import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Holders, Holding, Key, Owner, Row, Verdict, escape, program
 
-from ..context import View
+from ..commands import View
+from ..draw.elements import (
+    BLANK,
+    Lines,
+    Style,
+    Zone,
+    ago,
+    clip_left,
+    dim,
+    join,
+    labelled,
+    pad,
+    pad_left,
+    paragraph,
+    safe,
+    shown,
+    when,
+    wrap,
+)
 from ..draw.frame import inner_width, panel_frame
-from ..draw.header import Zone, ago, when
-from ..draw.spans import BLANK, Lines, Style, dim, join, labelled, paragraph
-from ..draw.text import clip_left, pad, pad_left, safe, shown, wrap
 from ..messages import MessagesTracked
-from ..session import Session
-from .base import Facts, ScrollingScreen, TextScreen
+from .base import Facts, ScrollingScreen, Session, TextScreen
 
 _HELD = {
     Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash", Box.DELIVERED: "delivered",

@@ -20,17 +20,15 @@ from spooltop.model.plan import Result, Selection
 from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, Row, escape, escape_text
 
-from ..commands import READING, TABS, KeyCommand, by_id, footer, own_command
-from ..context import BOX_OF, LISTS, CommandContext, View
+from ..commands import BOX_OF, LISTS, READING, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
 from ..draw.detail import detail, message_lines
-from ..draw.header import header, notice_lines, when
+from ..draw.elements import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle, shown, when
+from ..draw.header import header, notice_lines
 from ..draw.lists import COLUMNS, columns_for, fitting, list_header, row_line, title_line
 from ..draw.overview import overview
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
 from ..draw.problems import problem_lines
-from ..draw.spans import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle
-from ..draw.text import shown
 from ..messages import (
     ClockMoved,
     ConsumersRead,
@@ -45,10 +43,9 @@ from ..messages import (
     Search,
     SnapshotTaken,
 )
-from ..session import Session
 from ..threads import deliver
 from ..widgets import LinesView, VirtualList
-from .base import ALWAYS, LineEdit, ListScreen, footer_line, tab_line
+from .base import ALWAYS, LineEdit, ListScreen, Session, footer_line, tab_line
 from .changes import InjectScreen, OperationsScreen, SaveScreen, SetCursorScreen
 from .follow import FollowScreen, HoldersScreen
 from .main_state import FORMATS, MainState

@@ -18,13 +18,11 @@ from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Lock, Row, Verdict
 
-from ..commands import ROOTS
-from ..context import BOX_OF, LISTS, CommandContext, ListState, View
+from ..commands import BOX_OF, LISTS, ROOTS, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
-from ..draw.header import Moment, Times
+from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe
 from ..draw.lists import COLUMNS
-from ..draw.text import ALONE, Ends, common_ends, safe
 from ..event_log import EventLog
 from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, Search
 

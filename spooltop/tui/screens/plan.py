@@ -24,31 +24,35 @@ from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Row, Verdict, escape, program, same_json
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
-from ..commands import WHOLE, command_for, plan_words
-from ..context import View
-from ..draw.frame import inner_width, note_lines, panel_frame
-from ..draw.header import when
-from ..draw.lists import owner_text
-from ..draw.spans import (
+from ..commands import WHOLE, View, command_for, plan_words
+from ..draw.elements import (
     BLANK,
     Line,
     Lines,
     Span,
     Style,
+    clip,
+    clip_left,
     dim,
     headed,
     join,
     labelled,
     line_width,
+    pad,
+    pad_left,
     paragraph,
+    safe,
+    shown,
     visible,
+    when,
+    wrap,
 )
-from ..draw.text import clip, clip_left, pad, pad_left, safe, shown, wrap
+from ..draw.frame import inner_width, note_lines, panel_frame
+from ..draw.lists import owner_text
 from ..messages import Found, MessagesTracked, SnapshotTaken
-from ..session import Session
 from ..terminal.lifecycle import PAST, printable
 from ..threads import deliver, now_and_then
-from .base import BACKSPACES, CONFIRMING, LEAVING, Facts, LineEdit, Panel, ScrollingScreen, T, footer_line
+from .base import BACKSPACES, CONFIRMING, LEAVING, Facts, LineEdit, Panel, ScrollingScreen, Session, T, footer_line
 from .follow import FollowScreen
 
 _MOST_REFUSALS = 4

@@ -15,27 +15,32 @@ from spooltop.model.vocabulary import ASIDE, Box, escape
 from spooltop.monitor.glance import Glance, Level, natural, worst_first
 from spooltop.monitor.spools_watch import SpoolsWatch
 
-from ..commands import by_id
-from ..context import CommandContext, View
-from ..draw.boxes import spark
-from ..draw.header import ago, notice_lines, when
-from ..draw.spans import (
+from ..commands import CommandContext, View, by_id
+from ..draw.elements import (
     BLANK,
     Line,
     Lines,
     Span,
     Style,
+    ago,
+    clip,
+    clip_left,
     dim,
     first_fit,
     join,
     line_width,
+    pad,
+    pad_left,
     select,
+    shown,
     spread,
+    text_width,
+    when,
 )
-from ..draw.text import clip, clip_left, pad, pad_left, shown, text_width
-from ..session import AppSession
+from ..draw.header import notice_lines
+from ..draw.panels import spark
 from ..widgets import LinesView, VirtualList
-from .base import LineEdit, ListScreen
+from .base import AppSession, LineEdit, ListScreen
 
 _SIGNS = {
     Level.SILENT: Style.BAD("✗"), Level.CRITICAL: Style.BAD("✗"), Level.UNKNOWN: Style.WARN("?"),
