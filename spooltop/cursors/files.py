@@ -35,6 +35,7 @@ from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import Refused
 from spooltop.model.vocabulary import Json, LockHolder, escape, finite, json_object
+from spooltop.stop_event import StopEvent
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
 # whose values would take over 48 MB is not parsed. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps
@@ -128,7 +129,7 @@ Content: TypeAlias = tuple[tuple[int, int, int], str, int]
 
 class Version(Struct, frozen=True):
     """A content of a cursor file, or why it could not be read. ``at`` is when it was read, in epoch seconds. ``unread`` is how
-    many writes between the version before and this one were not read."""
+    many writes between the version before and this one were not read; ``writer`` published it, where the kernel tells that."""
 
     at: float
     state: tuple[int, int, int] = (0, 0, 0)
@@ -136,7 +137,7 @@ class Version(Struct, frozen=True):
     mtime: float = 0.0
     data: bytes = b""
     error: str = ""
-    handle: Handle | None = None
+    writer: LockHolder | None = None
     unread: int | None = 0
 
     @property
@@ -148,9 +149,8 @@ class Version(Struct, frozen=True):
 _TOO_LARGE = f"over {FILE_MAX >> 20} MB, not read"
 
 
-def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
-    """Reads the file now; None if there is none. ``handles``: the version gets the handle by which ``WriterWatch``
-    identifies it."""
+def read_version(name: str, folder: int, at: float, writers: WriterWatch | None) -> Version | None:
+    """Reads the file now; None if there is none. ``writers`` tells who published it."""
     try:
         own, found = open_regular(name, folder)
     except OSError as problem:
@@ -168,7 +168,8 @@ def read_version(name: str, folder: int, at: float, *, handles: bool = False) ->
             data += part
         if len(data) > FILE_MAX:
             return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
-        return Version(at, _state(found), found.st_mtime, data, handle=handle_of(own) if handles else None)
+        writer = None if writers is None else writers.writer(handle_of(own))
+        return Version(at, _state(found), found.st_mtime, data, writer=writer)
     except OSError as problem:
         return Version(at, error=str(problem.strerror))
     finally:
@@ -341,47 +342,12 @@ _NAMES_AT_MOST = 16
 _FOLDERS_AT_MOST = 64
 _READ = 1 << 18
 _FOREIGN = 500
-"""Events a second about other files from which on events are collected for ``_GATHER`` ms."""
+"""Events a second about other files from which on events are collected for ``_GATHER`` seconds."""
 _QUIET = 20
 """Milliseconds without a write after which a look is due."""
 _AT_LATEST = 0.2
 """Seconds after the first of many writes after which a look is due in any case."""
-_GATHER = 50
-"""Milliseconds for which events are collected."""
-
-
-class _Listener:
-    """Something with a thread that reads the events of a descriptor, from ``_begin`` until ``close``."""
-
-    def __init__(self, name: str) -> None:
-        self._lock = threading.Lock()
-        self._fd = self._end = self._ending = -1
-        self._name = name
-
-    def close(self) -> None:
-        """Ends the thread. May be called twice."""
-        if self._fd < 0:
-            return
-        os.close(self._ending)
-        self._thread.join()
-        os.close(self._end)
-        os.close(self._fd)
-        self._fd = -1
-
-    def _begin(self, fd: int) -> None:
-        """Raises ``OSError``; the descriptor is closed then."""
-        try:
-            self._end, self._ending = os.pipe()
-        except OSError:
-            os.close(fd)
-            raise
-        self._fd = fd
-        self._thread = threading.Thread(target=self._listen, name=self._name, daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        """Reads events until nobody has ``_ending`` open any more."""
-        raise NotImplementedError
+_GATHER = 0.05
 
 
 class _File(Struct):
@@ -395,30 +361,31 @@ class _File(Struct):
 
 
 class _Folder(Struct):
-    """A watched folder; ``fd`` is its own descriptor. ``names``: files to read, None for every ``*.json``."""
+    """A watched folder; ``fd`` is its own descriptor. ``whole``: every ``*.json`` is read, and not only those of ``files``."""
 
     watch: int
     fd: int
-    names: set[str] | None = field(default_factory=set)
+    whole: bool = False
     shared: set[str] = field(default_factory=set)
     files: dict[str, _File] = field(default_factory=dict)
 
     def reads(self, name: str) -> bool:
-        if self.names is not None:
-            return name in self.names
-        return name.endswith(".json") and name[0] != "." and (name in self.files or len(self.files) < _FILES_AT_MOST)
+        other = self.whole and name.endswith(".json") and name[0] != "." and len(self.files) < _FILES_AT_MOST
+        return other or name in self.files
 
 
-class CursorWatcher(_Listener):
+class CursorWatcher:
     """Watches the folders passed to ``follow``, as far as the kernel allows (inotify(7)). ``changed`` is set soon after a
     watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
-    ``handles``: versions have the handle by which ``WriterWatch`` identifies them."""
+    ``writers`` tells who wrote, and is asked at once: while a writer runs, more is known of it."""
 
-    def __init__(self, changed: threading.Event, *, clock: Callable[[], float], handles: bool) -> None:
-        super().__init__("spooltop-cursors")
+    def __init__(self, changed: threading.Event, *, clock: Callable[[], float], writers: WriterWatch | None) -> None:
         self._changed = changed
         self._clock = clock
-        self._handles = handles
+        self._writers = writers
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._stop = StopEvent()
         self._folders: dict[tuple[int, int], _Folder] = {}
         self._watches: dict[int, _Folder] = {}
         self._untaken = 0
@@ -431,7 +398,7 @@ class CursorWatcher(_Listener):
             self._drain()  # first: it tells of a folder that is gone, whose number may be that of another one now
             tracked = self._follow(folder)
             if tracked is not None:
-                tracked.names = None
+                tracked.whole = True
 
     def take(self, folder: int, name: str) -> list[Version] | None:
         """The versions of this file since the last call, oldest first; the last one is the present content. Empty if nothing
@@ -441,8 +408,6 @@ class CursorWatcher(_Listener):
             tracked = self._follow(folder)
             if tracked is None:
                 return None
-            if tracked.names is not None:
-                tracked.names.add(name)
             file = tracked.files.get(name) or _File()
             if len(tracked.files) < _FILES_AT_MOST:
                 tracked.files[name] = file
@@ -461,7 +426,13 @@ class CursorWatcher(_Listener):
             return tuple(sorted(tracked.shared)) if tracked is not None else ()
 
     def close(self) -> None:
-        super().close()
+        """Ends the thread. May be called twice."""
+        if self._fd >= 0:
+            self._stop.set()
+            self._thread.join()
+            os.close(self._fd)
+            self._fd = -1
+        self._stop.release()
         for key in list(self._folders):
             self._forget(key)
 
@@ -473,7 +444,10 @@ class CursorWatcher(_Listener):
                 self._folders[key] = known  # the one that was asked about last is the last to be forgotten
                 return known
             if self._fd < 0:
-                self._begin(listening())
+                self._stop.fileno()
+                self._fd = listening()
+                self._thread = threading.Thread(target=self._listen, name="spooltop-cursors", daemon=True)
+                self._thread.start()
             for other, old in list(self._folders.items()):
                 if len(self._folders) >= _FOLDERS_AT_MOST or os.fstat(old.fd).st_nlink == 0:
                     self._forget(other)
@@ -495,16 +469,12 @@ class CursorWatcher(_Listener):
         os.close(folder.fd)
 
     def _listen(self) -> None:
-        both, ending = select.poll(), select.poll()
-        both.register(self._fd, select.POLLIN)
-        both.register(self._end, select.POLLIN)
-        ending.register(self._end, select.POLLIN)
+        readable = select.poll()
+        readable.register(self._fd, select.POLLIN)
+        readable.register(self._stop, select.POLLIN)
         second, since = time.monotonic(), 0.0
-        while True:
-            ready = both.poll(_QUIET if self._event_seen else None)
-            if any(one == self._end for one, _ in ready):
-                return
-            if ready:
+        while not self._stop.is_set():
+            if ready := readable.poll(_QUIET if self._event_seen else None):
                 with self._lock:
                     self._drain()
             now = time.monotonic()
@@ -516,8 +486,8 @@ class CursorWatcher(_Listener):
                 since = now
             if now - second > 1.0:
                 second, self._foreign = now, 0
-            elif self._foreign > _FOREIGN and ending.poll(_GATHER):
-                return
+            elif self._foreign > _FOREIGN:
+                self._stop.wait(_GATHER)
 
     def _drain(self) -> None:
         """Reads the queue, and the files that were written."""
@@ -579,7 +549,7 @@ class CursorWatcher(_Listener):
     def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
         """Reads the present content after ``writes`` events. If it is the same as before, the events belong to it or to what
         it replaced: any file that an event reports may have been replaced since."""
-        version = read_version(name, folder.fd, self._clock(), handles=self._handles)
+        version = read_version(name, folder.fd, self._clock(), self._writers)
         if version is None:
             file.unread += writes
             file.last = None
@@ -645,21 +615,18 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
     return found
 
 
-class WriterWatch(_Listener):
-    """Watches the folders passed to ``follow``. ``describe`` gives what is known about a running process.
-
-    A thread of its own reads the events, so that a writer is described while it runs; so does ``writer``. Raises ``Refused``
-    where the kernel gives no such events.
-    """
+class WriterWatch:
+    """Watches the folders passed to ``follow``. ``describe`` gives what is known about a running process. Raises ``Refused``
+    where the kernel gives no such events."""
 
     def __init__(self, describe: Callable[[int], LockHolder]) -> None:
         self._describe = describe
         self._writers: OrderedDict[Handle, LockHolder | None] = OrderedDict()
         self._names: set[str] = set()
         self._folders: set[tuple[int, int]] = set()
-        super().__init__("spooltop-writers")
+        self._lock = threading.Lock()
         try:
-            self._begin(syscalls.fanotify_init(_INIT))
+            self._fd = syscalls.fanotify_init(_INIT)
         except OSError as error:
             raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
 
@@ -673,9 +640,10 @@ class WriterWatch(_Listener):
             if (found.st_dev, found.st_ino) in self._folders:
                 return
             if len(self._folders) >= _MARKED_AT_MOST:  # folders that were replaced again and again: those that are left come anew
-                self._mark(_MARK_FLUSH, 0, folder)
+                syscalls.fanotify_mark(self._fd, _MARK_FLUSH, 0, folder)
                 self._folders.clear()
-            self._mark(_MARK_ADD | _MARK_ONLYDIR, _MODIFY | _MOVED_TO | _ON_CHILD, folder)
+            wanted = _MODIFY | _MOVED_TO | _ON_CHILD
+            syscalls.fanotify_mark(self._fd, _MARK_ADD | _MARK_ONLYDIR, wanted, folder)
             self._folders.add((found.st_dev, found.st_ino))
 
     def follow_path(self, path: str) -> None:
@@ -696,16 +664,9 @@ class WriterWatch(_Listener):
             self._drain()  # what was published before it was opened is in the queue by now
             return None if handle is None else self._writers.get(handle)
 
-    def _mark(self, flags: int, mask: int, folder: int) -> None:
-        syscalls.fanotify_mark(self._fd, flags, mask, folder)
-
-    def _listen(self) -> None:
-        poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
-        poll.register(self._end, select.POLLIN)
-        while not any(fd == self._end for fd, _ in poll.poll()):
-            with self._lock:
-                self._drain()
+    def close(self) -> None:
+        """Ends the watch; it is asked nothing any more."""
+        os.close(self._fd)
 
     def _drain(self) -> None:
         """Reads the queue. If two processes wrote into one file between two reads, it is not known which came last: equal
@@ -855,7 +816,7 @@ class CursorFiles:
         if not versions:
             if known is not None and versions is not None:
                 return known[1]
-            now = read_version(name, fd, self._clock(), handles=self._writers is not None)
+            now = read_version(name, fd, self._clock(), self._writers)
             if now is None:
                 self._known.pop(path, None)
                 return None
@@ -891,9 +852,8 @@ class CursorFiles:
         left_out, cut = 0, frozenset[str]()
         if sections is not None and not self._whole:
             sections, left_out, cut = within_budget(sections, len(version.data))
-        writer = self._writers.writer(version.handle) if self._writers is not None else None
         return CursorSource(
-            path, source is None, sections, error, version.mtime, version.state, writer=writer, unread=version.unread,
+            path, source is None, sections, error, version.mtime, version.state, writer=version.writer, unread=version.unread,
             read_at=version.at, left_out=left_out, cut=cut,
         )  # fmt: skip
 

@@ -57,9 +57,7 @@ class SideFiles:
         self._table = table
         self._named = options.cursor_files
         self.writers = writers
-        self._cursor_watcher = (
-            CursorWatcher(changed, clock=world.clock, handles=writers is not None) if options.watch else None
-        )
+        self._cursor_watcher = CursorWatcher(changed, clock=world.clock, writers=writers) if options.watch else None
         self._lock_files = LockFiles(world, tickets=options.layout == "tickets")
         self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
 
