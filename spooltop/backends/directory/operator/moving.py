@@ -13,6 +13,7 @@ from time import time_ns
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
@@ -21,23 +22,12 @@ from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model.plan import Outcome
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict, escape
 
+from ...journal.item_operator import Skipped
 from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .messages import Message, Pinned, Run
-
-# Turns the system error of a move into its outcome: what happened to the message is found by looking.
-
-class Ended(NamedTuple):
-    """How the move of one message ended, as a ``MoveOutcome`` tells it."""
-
-    outcome: Outcome
-    reason: str = ""
-    moved: bool = False
-    ino: int = 0
-    ctime_ns: int = 0
-
+from .messages import Pinned, Run
 
 
 def describe(error: OSError) -> str:
@@ -489,11 +479,11 @@ class _Tried(Struct):
     between which the others came to a box, in ns. ``by_clock``: that time says when; the clock has been steady, and it was
     short."""
 
+    by_clock: bool
     count: int = 0
-    others: dict[int, Ended] = field(default_factory=dict)
+    others: list[MoveOutcome] = field(default_factory=list)
     from_ns: int = field(default_factory=time_ns)
     until_ns: int = field(default_factory=time_ns)
-    by_clock: bool = True
 
 
 class Mover:
@@ -518,21 +508,17 @@ class Mover:
         )  # fmt: skip
         if any(run.box is Box.CUR and run.to_box not in LIVE for run in runs):
             self._changed.sync_claims(self.folders)
-        tried, before = _Tried(by_clock=sum(len(run.moves) for run in runs) > _FEW), 0
+        tried = _Tried(sum(len(run.moves) for run in runs) > _FEW)
         for run in runs:
-            before += len(run.moves)
-            self._move_run(run, tried, stop)
-            if tried.count < before:
+            if not self._move_run(run, tried, stop):
                 break
-        others = tried.others
         if problem := self._sync():  # the moves may not survive power loss
-            each = ((place, others.get(place, Ended(Outcome.DONE, "", True))) for place in range(tried.count))
-            others = {place: one._replace(outcome=Outcome.FAILED, reason=problem) if one.moved else one for place, one in each}
+            others = {one.place: one for one in tried.others}
+            each = (others.get(place) or MoveOutcome(place, Outcome.DONE, "", True) for place in range(tried.count))
+            tried.others = [replace(one, outcome=Outcome.FAILED, reason=problem) if one.moved else one for one in each]
         live = any(run.to_box in LIVE for run in runs)
-        return BatchOutcome(
-            tried=tried.count, between=(tried.from_ns - _TICK_NS, tried.until_ns) if live else None,
-            others=[MoveOutcome(place, *one) for place, one in sorted(others.items())],
-        )  # fmt: skip
+        between = (tried.from_ns - _TICK_NS, tried.until_ns) if live else None
+        return BatchOutcome(tried=tried.count, between=between, others=tried.others)
 
     def _sync(self) -> str:
         """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
@@ -548,83 +534,73 @@ class Mover:
         self._changed.sync()
         self._metas.forget()
 
-    def _move_run(self, run: Run, tried: _Tried, stop: Callable[[], bool]) -> None:
-        """Moves or deletes the messages of ``run``. A message with anything else to say than that it is done has its outcome in
-        ``tried.others``."""
-        box, to_box, others, first = run.box, run.to_box, tried.others, tried.count
-        try:
-            source = self.folders.of(box, run.folder)
-        except OSError as error:
-            others.update({place: self._unseen(run, move.message, error) for place, move in enumerate(run.moves, first)})
-            tried.count += len(run.moves)
-            return
-        fd, free, live, own_metadata = source.fd, not run.held_by_a_lock, to_box in LIVE, run.own_metadata
-        by_clock, from_ns, until_ns = tried.by_clock, tried.from_ns, tried.until_ns
-        to: Folder | None = None
-        opened = changed = plain = False
-        to_fd, place = -1, first
+    def _move_run(self, run: Run, tried: _Tried, stop: Callable[[], bool]) -> bool:
+        """Moves or deletes the messages of ``run``, False where ``stop`` has ended it. A message with anything else to say than
+        that it is done has its outcome in ``tried.others``."""
+        box, to_box, live, free, dead = run.box, run.to_box, run.to_box in LIVE, not run.held_by_a_lock, self._recheck.dead
         forgotten = self._recheck.forgotten([move.to_name for move in run.moves]) if to_box is Box.CUR else ()
-        for place, one in enumerate(run.moves, first):
-            if place and stop():
+        source: Folder | None = None
+        to: Folder | None = None
+        opened = changed = plain = stopped = False
+        fd = to_fd = -1
+        for one in run.moves:
+            place, moving = tried.count, False
+            if stopped := bool(place) and stop():
                 break
+            tried.count = place + 1
             message, to_name = one.message, one.to_name
             name, ino = message.name, message.st_ino
-            if to_name in forgotten:
-                others[place] = Ended(Outcome.SKIPPED, forgotten_words(box))
-                continue
             try:
+                if to_name in forgotten:
+                    raise Skipped(forgotten_words(box))
+                if source is None:
+                    source = self.folders.of(box, run.folder)
+                    fd = source.fd
                 found = self._files.stat(name, fd)
-            except OSError as error:
-                others[place] = self._unseen(run, message, error)
-                continue
-            pinned = is_pinned(found, ino, message.st_size, message.st_ctime_ns)
-            single = pinned and found.st_nlink == 1 and S_ISREG(found.st_mode)
-            if not (single and opened and (free or message.group.token in self._recheck.dead)):
-                why: str | None = ""
-                try:
+                pinned = is_pinned(found, ino, message.st_size, message.st_ctime_ns)
+                single = pinned and found.st_nlink == 1 and S_ISREG(found.st_mode)
+                if not (single and opened and (free or message.group.token in dead)):
                     if not single or source.id != run.folder_id:
-                        why = self._differs(run, one, source, found)
-                    if not why and not free:
-                        group = message.group
-                        why = self._recheck.blocked_by(box, in_folder(name, run.folder), group.token, group.verdict)
-                    if not why and not opened:
+                        self._compare(run, one, source, found)
+                    group = message.group
+                    why = None if free else self._recheck.blocked_by(box, in_folder(name, run.folder), group.token, group.verdict)
+                    if why:
+                        raise Skipped(why)
+                    if not opened:
                         source, to, plain = self._opened(run)
                         fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
-                        by_clock = by_clock and not (live and to and not self._lookup.ordered(to))
-                except OSError as error:
-                    others[place] = Ended(Outcome.FAILED, describe(error))
-                    continue
-                if why:
-                    others[place] = Ended(Outcome.SKIPPED, why)
-                    continue
-            try:
+                        tried.by_clock = tried.by_clock and not (live and to and not self._lookup.ordered(to))
+                moving = True
                 if plain and (single or found.st_nlink == 1):
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
                     self._files.move(name, fd, to_name, to_fd, None if live else ino)
                 else:
                     self._move_otherwise(run, one, source, to, half_moved=found.st_nlink != 1)
+            except Skipped as why_not:
+                tried.others.append(MoveOutcome(place, Outcome.SKIPPED, str(why_not)))
+                continue
             except OSError as error:
-                others[place] = refused = self._refused(run, one, source, to, error)
+                refused = MoveOutcome(place, *self._refused(run, one, source, to, error, moving=moving))
+                tried.others.append(refused)
                 changed = changed or refused.moved
                 continue
             changed = True
-            if own_metadata:
+            if run.own_metadata:
                 self._metas.drop(name, fd)
             if live:  # only where others take from does it matter whether it went on and came back
                 now = time_ns()
                 # A clock that was set, or a pause in which a message can go on and come back: from there on each is looked at.
-                by_clock = by_clock and until_ns <= now < from_ns + _SHORT_NS
-                if by_clock:
-                    until_ns = now
+                tried.by_clock = tried.by_clock and tried.until_ns <= now < tried.from_ns + _SHORT_NS
+                if tried.by_clock:
+                    tried.until_ns = now
                 else:
-                    others[place] = Ended(Outcome.DONE, "", True, 0, self._lookup.ctime_ns(to_name, to_fd, ino))
-        else:
-            place = first + len(run.moves)
-        tried.count, tried.by_clock, tried.until_ns = place, by_clock, until_ns
-        if changed:
+                    ctime = self._lookup.ctime_ns(to_name, to_fd, ino)
+                    tried.others.append(MoveOutcome(place, Outcome.DONE, "", True, 0, ctime))
+        if changed and source is not None:
             self._changed.note(source, to)
             if to_box is None and box is Box.TRASH:
                 self._changed.note_emptied(run.folder)
+        return not stopped
 
     def _opened(self, run: Run) -> tuple[Folder, Folder | None, bool]:
         """Opens the source and the target, which is made where it is missing, and says whether the move of a message is all there
@@ -638,19 +614,18 @@ class Mover:
         covered = run.alone and self._metas.covers(run.to_box, run.meta)
         return source, to, covered or run.to_box not in ASIDE
 
-    def _differs(self, run: Run, move: Pinned, source: Folder, found: os.stat_result) -> str:
-        """Why a message that is not as it was pinned stays where it is; "" where only our own repair, or a half move, has changed
+    def _compare(self, run: Run, move: Pinned, source: Folder, found: os.stat_result) -> None:
+        """Raises ``Skipped`` for a message that is not as it was pinned, unless only our own repair, or a half move, has changed
         it."""
         if source.id != run.folder_id:
-            return f"the directory {run.box} was replaced since the plan"
+            raise Skipped(f"the directory {run.box} was replaced since the plan")
         pin = move.message
         mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (pin.st_ino, pin.st_size)
         unchanged = mended or is_pinned(found, pin.st_ino, pin.st_size, pin.st_ctime_ns)
         if not S_ISREG(found.st_mode) or not unchanged:
-            return "changed since the plan"
+            raise Skipped("changed since the plan")
         if found.st_nlink != 1 and not (found.st_nlink == 2 and self._half_moved(run, move)):
-            return "has another hard link"
-        return ""
+            raise Skipped("has another hard link")
 
     def _half_moved(self, run: Run, move: Pinned) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
@@ -679,23 +654,22 @@ class Mover:
                     self._metas.drop(move.to_name, to.fd)
                 raise
 
-    def _refused(self, run: Run, move: Pinned, source: Folder, to: Folder | None, error: OSError) -> Ended:
-        """The outcome of a move from ``source`` into ``to``, or a deletion, that raised ``error``: found by looking."""
+    def _refused(
+        self, run: Run, move: Pinned, source: Folder | None, to: Folder | None, error: OSError, *, moving: bool
+    ) -> tuple[Outcome, str, bool]:
+        """The outcome of a message of which the status, the holder or, where it was ``moving``, the move raised ``error``: what
+        happened to it is found by looking. Also the words, and True where it has moved."""
         name, ino = move.message.name, move.message.st_ino
-        if isinstance(error, FileExistsError):
-            return Ended(Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}")
-        in_place = self._lookup.there(name, source.fd) is not False if to is None else self._lookup.inode(name, source.fd) == ino
-        if isinstance(error, FileNotFoundError) and (to is None or not in_place):  # in place: its target is gone
-            return self._unseen(run, move.message, error)
-        if in_place or (to is not None and self._lookup.inode(move.to_name, to.fd) != ino):
-            return Ended(Outcome.FAILED, describe(error))
-        return Ended(Outcome.FAILED, f"{'deleted' if to is None else 'moved'}, but: {describe(error)}", True)
-
-    def _unseen(self, run: Run, message: Message, error: OSError) -> Ended:
-        """The outcome of a message that is not to be seen in its place."""
-        if not isinstance(error, FileNotFoundError):
-            return Ended(Outcome.FAILED, describe(error))
-        became = self._repaired.in_cur.get((message.name, message.st_ino)) if run.box is Box.CUR else None
-        if became is not None and run.to_box is Box.NEW:
-            return Ended(Outcome.DONE, "an interrupted move was finished", True)
-        return Ended(Outcome.SKIPPED, run.gone)
+        if moving and isinstance(error, FileExistsError):
+            return Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}", False
+        in_place = source is not None and self._lookup.inode(name, source.fd) == ino
+        if isinstance(error, FileNotFoundError) and not in_place:  # in place: its target is gone
+            if run.box is Box.CUR and run.to_box is Box.NEW and (name, ino) in self._repaired.in_cur:
+                return Outcome.DONE, "an interrupted move was finished", True
+            return Outcome.SKIPPED, run.gone, False
+        if to is not None:
+            moved = moving and not in_place and self._lookup.inode(move.to_name, to.fd) == ino
+        else:
+            moved = moving and source is not None and self._lookup.there(name, source.fd) is False
+        but = f"{'deleted' if to is None else 'moved'}, but: " if moved else ""
+        return Outcome.FAILED, but + describe(error), moved

@@ -47,7 +47,7 @@ from .performer import (
     pins_of,
     stage_of,
 )
-from .planning import Chooser, MessagePlan, match_of, placed
+from .planning import Chooser, MessagePlan, match_of, pinned_changes, placed
 
 # Reverses an operation from its records in the journal, and lists operations.
 
@@ -90,19 +90,6 @@ def stage_now(dirs: QueueDirs, intent: MessageChanges, at: float, *, ended: bool
             found = dirs.status(location) if location else None
             newest = max(newest, 0 if found is None else found.st_ctime_ns)
     return stage if newest / 1e9 < at + DURING else None
-
-
-def _reversed(dirs: QueueDirs, intent: MessageChanges, number: int, place: int) -> MessagePlan:
-    done = intent.changes[:number]
-    back = inverse(done)
-    changes = MessageChanges(intent.id, _location_after(intent.message, done), back, pins_of(dirs, _read_by(back)), place)
-    return MessagePlan(dirs.identity, changes)
-
-
-def _read_by(changes: Sequence[FileChange]) -> list[str]:
-    """The locations that lie where they are before the first change, with the other name of a file that loses one."""
-    read = [change for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE)]
-    return list(dict.fromkeys([change.path for change in read] + [change.to for change in read if change.verb is Verb.UNLINK]))
 
 
 def _location_after(location: str, changes: Sequence[FileChange]) -> str:
@@ -422,7 +409,10 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
             if any(change.verb is Verb.DELETE for change in intent.changes):
                 refused.append(Refusal(row, "deleted permanently"))
             elif number is not None:
-                items.append(Item(row, _reversed(dirs, intent, number, place)))
+                done = intent.changes[:number]
+                at_end = _location_after(intent.message, done)
+                back = pinned_changes(dirs, intent.id, at_end, inverse(done), reverses=place)
+                items.append(Item(row, MessagePlan(dirs.identity, back)))
             elif place in cut_off:
                 items.append(Item(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
             else:

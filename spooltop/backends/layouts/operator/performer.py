@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from itertools import chain, groupby
 from typing import Annotated
@@ -169,6 +170,11 @@ def pin_of(found: os.stat_result | None) -> Pin:
     return NOTHING if found is None else (found.st_dev, found.st_ino, found.st_ctime_ns)
 
 
+def same_file(found: os.stat_result | None, other: os.stat_result | None) -> bool:
+    """True where both are there, and are the same file."""
+    return found is not None and other is not None and os.path.samestat(found, other)
+
+
 def pins_of(dirs: QueueDirs, locations: Iterable[str]) -> dict[Location, Pin]:
     """Pins what lies at ``locations`` now; nothing is pinned where there is no file. Raises ``OSError``."""
     pins = {location: pin_of(dirs.status(location)) for location in locations}
@@ -247,7 +253,81 @@ class Performer:
         return pin_of(found)[:2] != self._pins.get(self.message, NOTHING)[:2]
 
     def _do(self, change: FileChange) -> None:
-        getattr(self, f"_do_{change.verb}")(change)
+        """Makes one change. Raises ``Skipped``, ``OSError``."""
+        verb, path, to = change.verb, change.path, change.to
+        if verb is Verb.POKE:
+            self._poke(path)
+            return
+        found = self._check(path)
+        if found is None and verb not in (Verb.MKDIR, Verb.WRITE):
+            raise Skipped(self._gone(path))
+        if verb is Verb.WRITE and read_text(self._dirs, path) != change.before:
+            raise Skipped(f"{escape(path)} {_CHANGED}")
+        if verb is Verb.UNLINK and not same_file(found, self._dirs.status(to)):
+            raise Skipped(f"{escape(path)} is no second name of the message")
+        create = verb is Verb.MOVE and (is_aside(path) or is_aside(to))
+        with self._dirs.parent(path) as at, self._dirs.parent(to, create=create) if to else nullcontext(at) as target:
+            try:
+                self._call(change, found, at, target)
+            except FileExistsError:
+                if verb not in (Verb.LINK, Verb.MKDIR):
+                    raise
+                raise Skipped(f"locked meanwhile: {escape(to or path)} was made") from None
+            except OSError:
+                if verb is Verb.WRITE and read_text(self._dirs, path) == change.text:
+                    self._happened = change
+                    self._pin(path)
+                raise
+            self._note(change)
+
+    def _call(
+        self, change: FileChange, found: os.stat_result | None, at: tuple[int, str], target: tuple[int, str]
+    ) -> None:
+        """Asks the system for the change of what is ``found`` ``at`` its place, and of what it has as ``target``."""
+        files, (folder, name) = self._files, at
+        match change.verb:
+            case Verb.MOVE:
+                assert found is not None
+                self._move_file(found, folder, name, *target, change.to)
+                if not is_inode(files, target[1], target[0], found.st_ino):
+                    files.move(target[1], target[0], name, folder)
+                    raise Skipped(_CHANGED)
+            case Verb.LINK:
+                files.link(name, folder, target[1], target[0])
+            case Verb.UNLINK:
+                files.unlink(name, folder)
+            case Verb.MKDIR:
+                files.mkdir(name, folder)
+                self._happened = change
+                with closing(files, files.open_dir(name, folder)) as fd:
+                    files.copy_owner(fd, files.fstat(folder))
+            case Verb.RMDIR:
+                files.rmdir(name, folder)
+            case Verb.WRITE:
+                self._write_text(change, found, name, folder)
+            case Verb.TOUCH:
+                files.touch(name, folder)
+            case Verb.DELETE:
+                self._delete_tree(name, folder)
+
+    def _note(self, change: FileChange) -> None:
+        """Notes that a change has happened: what is pinned is now elsewhere, has another status or is gone."""
+        verb, path, to = change.verb, change.path, change.to
+        self._happened = change
+        if verb is Verb.MOVE:
+            for location in [one for one in self._pins if one == path or one.startswith(f"{path}/")]:
+                self._pins[to + location[len(path) :]] = self._pins.pop(location)
+            if self.message == path:
+                self.message = to
+        elif verb in (Verb.UNLINK, Verb.RMDIR, Verb.DELETE):
+            self._pins.pop(path, None)
+        if verb not in (Verb.RMDIR, Verb.DELETE):
+            self._pin(to or path)
+        self._pin_above(path)
+        if verb is not Verb.TOUCH:
+            self._dirs.touched(to if verb in (Verb.MOVE, Verb.LINK) else path)
+        if verb is Verb.MOVE:
+            self._dirs.touched(path, lost=True)
 
     def _check(self, location: str) -> os.stat_result | None:
         """Checks that the file at ``location`` is the one that was pinned, and returns its status. Raises ``Skipped``."""
@@ -255,17 +335,14 @@ class Performer:
         expected = self._pins.get(location)
         if expected is not None and pin_of(found) != expected:
             if found is None:
-                raise Skipped(_GONE if location == self.message else f"{escape(location)} is gone")
+                raise Skipped(self._gone(location))
             if expected == NOTHING:
                 raise Skipped(f"{escape(location)} was made meanwhile")
             raise Skipped(_CHANGED if location == self.message else f"{escape(location)} {_CHANGED}")
         return found
 
-    def _needed(self, location: str) -> os.stat_result:
-        found = self._check(location)
-        if found is None:
-            raise Skipped(_GONE if location == self.message else f"{escape(location)} is gone")
-        return found
+    def _gone(self, location: str) -> str:
+        return _GONE if location == self.message else f"{escape(location)} is gone"
 
     def _pin(self, location: str) -> None:
         """Pins a file as it is now, under each of its names, and the pinned directories in which one of them lies."""
@@ -281,28 +358,6 @@ class Performer:
         if above in self._pins:
             self._pins[above] = pin_of(self._dirs.status(above))
 
-    def _do_move(self, change: FileChange) -> None:
-        found = self._needed(change.path)
-        with self._dirs.parent(change.path) as (source, name):
-            with self._dirs.parent(change.to, create=is_aside(change.path) or is_aside(change.to)) as (target, to):
-                self._move_file(found, source, name, target, to, change.to)
-                if not is_inode(self._files, to, target, found.st_ino):
-                    self._files.move(to, target, name, source)
-                    raise Skipped(_CHANGED)
-                self._moved(change)
-                self._dirs.touched(change.to)
-                self._dirs.touched(change.path, lost=True)
-
-    def _moved(self, change: FileChange) -> None:
-        self._happened = change
-        inside = f"{change.path}/"
-        for location in [one for one in self._pins if one == change.path or one.startswith(inside)]:
-            self._pins[change.to + location[len(change.path) :]] = self._pins.pop(location)
-        if self.message == change.path:
-            self.message = change.to
-        self._pin(change.to)
-        self._pin_above(change.path)
-
     def _move_file(self, found: os.stat_result, source: int, name: str, target: int, to: str, shown: str) -> None:
         try:
             self._files.move(name, source, to, target, found.st_ino)
@@ -316,70 +371,10 @@ class Performer:
                 raise
             self._files.rename(name, source, to, target)
 
-    def _do_link(self, change: FileChange) -> None:
-        self._needed(change.path)
-        with self._dirs.parent(change.path) as (source, name), self._dirs.parent(change.to) as (target, to):
-            try:
-                self._files.link(name, source, to, target)
-            except FileExistsError:
-                raise Skipped(f"locked meanwhile: {escape(change.to)} was made") from None
-            self._happened = change
-            self._pin(change.to)
-            self._dirs.touched(change.to)
-
-    def _do_unlink(self, change: FileChange) -> None:
-        found = self._needed(change.path)
-        twin = self._dirs.status(change.to)
-        if twin is None or not os.path.samestat(found, twin):
-            raise Skipped(f"{escape(change.path)} is no second name of the message")
-        with self._dirs.parent(change.path) as (at, name):
-            self._files.unlink(name, at)
-            self._happened = change
-            self._pins.pop(change.path, None)
-            self._pin(change.to)
-            self._dirs.touched(change.path)
-
-    def _do_mkdir(self, change: FileChange) -> None:
-        with self._dirs.parent(change.path) as (at, name):
-            try:
-                self._files.mkdir(name, at)
-            except FileExistsError:
-                raise Skipped(f"locked meanwhile: {escape(change.path)} was made") from None
-            self._happened = change
-            self._pin(change.path)
-            with closing(self._files, self._files.open_dir(name, at)) as fd:
-                self._files.copy_owner(fd, self._files.fstat(at))
-            self._pin(change.path)
-            self._dirs.touched(change.path)
-
-    def _do_rmdir(self, change: FileChange) -> None:
-        self._needed(change.path)
-        with self._dirs.parent(change.path) as (at, name):
-            self._files.rmdir(name, at)
-            self._happened = change
-            self._pins.pop(change.path, None)
-            self._pin_above(change.path)
-            self._dirs.touched(change.path)
-
-    def _do_write(self, change: FileChange) -> None:
-        found = self._check(change.path)
-        if read_text(self._dirs, change.path) != change.before:
-            raise Skipped(f"{escape(change.path)} {_CHANGED}")
-        with self._dirs.parent(change.path) as (at, name):
-            try:
-                self._write_text(change, found, name, at)
-            except OSError:
-                if read_text(self._dirs, change.path) == change.text:
-                    self._happened = change
-                    self._pin(change.path)
-                raise
-        self._pin(change.path)
-
     def _write_text(self, change: FileChange, found: os.stat_result | None, name: str, at: int) -> None:
         """Writes the text beside the queue first, so that nothing incomplete ever lies where its program looks."""
         if change.text is None:
             self._files.unlink(name, at)
-            self._dirs.touched(change.path)
             return
         own = self._dirs.private_dir(create=True)
         assert own is not None  # create=True makes it or raises
@@ -396,30 +391,16 @@ class Performer:
             if isinstance(error, FileExistsError):
                 raise Skipped(f"{escape(change.path)} was made meanwhile") from None
             raise
-        self._dirs.touched(change.path)
 
-    def _do_touch(self, change: FileChange) -> None:
-        self._needed(change.path)
-        with self._dirs.parent(change.path) as (at, name):
-            self._files.touch(name, at)
-        self._pin(change.path)
-
-    def _do_poke(self, change: FileChange) -> None:
+    def _poke(self, path: str) -> None:
         """Wakes the program by a byte into its FIFO. The message has moved by then; a program that does not listen finds it at
         its next look."""
         try:
-            with self._dirs.parent(change.path) as (at, name):
+            with self._dirs.parent(path) as (at, name):
                 self._files.poke(name, at)
         except OSError as error:
             heard = "nobody reads it" if error.errno == errno.ENXIO else error.strerror or str(error)
-            self.remark = f"{escape(change.path)}: {heard}; its program finds the message at its next look"
-
-    def _do_delete(self, change: FileChange) -> None:
-        self._needed(change.path)
-        with self._dirs.parent(change.path) as (at, name):
-            self._delete_tree(name, at)
-            self._dirs.touched(change.path)
-        self._pins.pop(change.path, None)
+            self.remark = f"{escape(path)}: {heard}; its program finds the message at its next look"
 
     def _delete_tree(self, name: str, at: int) -> None:
         if not stat.S_ISDIR(self._files.stat(name, at).st_mode):
@@ -459,13 +440,8 @@ class Performer:
 # Tells from the files how many of its changes a message has behind it, for what a crash cut off and for an undo.
 
 _ANY = -1
-
-
-class _Expected(Struct, frozen=True):
-    """A file that is expected at a location: by its inode, 0 for none and -1 for any, or by its text."""
-
-    ino: int
-    text: str | None = None
+_Expected = int | str
+"""A file that is expected at a location: its inode, 0 for none and -1 for any, or its text."""
 
 
 def stage_of(
@@ -491,43 +467,34 @@ def stage_of(
 
 
 def _agrees(dirs: QueueDirs, location: str, ino: int, expected: _Expected) -> bool:
-    if expected.text is not None:
+    if isinstance(expected, str):
         try:
-            return bool(ino) and read_text(dirs, location) == expected.text
+            return bool(ino) and read_text(dirs, location) == expected
         except OSError:
             return False
-    return bool(ino) if expected.ino == _ANY else ino == expected.ino
+    return bool(ino) if expected == _ANY else ino == expected
 
 
 def expected_after(changes: Sequence[FileChange], pins: Mapping[str, Pin]) -> list[dict[str, _Expected]]:
     """The files that are expected before the first change and after each, by location."""
     touched = {one for change in changes for one in (change.path, change.to) if one and change.verb is not Verb.POKE}
-    now = {location: _Expected(pins[location][1] if location in pins else 0) for location in touched}
+    now: dict[str, _Expected] = {location: pins[location][1] if location in pins else 0 for location in touched}
     stages = [dict(now)]
     for change in changes:
-        _apply(change, now)
+        path, to = change.path, change.to
+        match change.verb:
+            case Verb.MOVE:
+                for location in [one for one in now if one == path or one.startswith(f"{path}/")]:
+                    moved, now[location] = now[location], 0
+                    if location == path or to + location[len(path) :] in now:
+                        now[to + location[len(path) :]] = moved
+            case Verb.LINK:
+                now[to] = now[path]
+            case Verb.UNLINK | Verb.RMDIR | Verb.DELETE:
+                now[path] = 0
+            case Verb.MKDIR:
+                now[path] = _ANY
+            case Verb.WRITE:
+                now[path] = 0 if change.text is None else change.text
         stages.append(dict(now))
     return stages
-
-
-def _apply(change: FileChange, now: dict[str, _Expected]) -> None:
-    nothing = _Expected(0)
-    match change.verb:
-        case Verb.MOVE:
-            inside = f"{change.path}/"
-            for location in [one for one in now if one == change.path or one.startswith(inside)]:
-                moved = now[location]
-                now[location] = nothing
-                to = change.to + location[len(change.path) :]
-                if location == change.path or to in now:
-                    now[to] = moved
-        case Verb.LINK:
-            now[change.to] = now[change.path]
-        case Verb.UNLINK | Verb.RMDIR | Verb.DELETE:
-            now[change.path] = nothing
-        case Verb.MKDIR:
-            now[change.path] = _Expected(_ANY)
-        case Verb.WRITE:
-            now[change.path] = nothing if change.text is None else _Expected(_ANY, change.text)
-        case Verb.TOUCH | Verb.POKE:
-            return

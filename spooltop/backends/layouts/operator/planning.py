@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
 from ..definition import Filling, Layout, LayoutAction, Match
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
 from ..reader import BUILT_IN, LayoutReader, location_of, sources_of
-from .performer import NOTHING, FileChange, MessageChanges, Pin, Verb, pin_of, read_text
+from .performer import NOTHING, FileChange, MessageChanges, Verb, pins_of, read_text, same_file
 
 _HERE = "?"
 """Stands for the operation and the number of the item, which are not known while a plan is made."""
@@ -32,6 +32,18 @@ class MessagePlan(Struct, frozen=True):
     queue: tuple[int, int]
     changes: MessageChanges
     proved: bool = False
+
+
+def pinned_changes(
+    dirs: QueueDirs, id: str, message: str, changes: Sequence[FileChange], *, reverses: int | None = None, without: str = ""
+) -> MessageChanges:
+    """The ``changes`` of the message ``id`` at the location ``message``, with pins of it and of what they need that lies in its
+    place before the first of them. ``without``: as long as nothing lies there. Raises ``OSError``."""
+    free = [change.path for change in changes if change.verb is Verb.WRITE] + ([without] if without else [])
+    needed = [message, *(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE))]
+    needed += [change.to for change in changes if change.verb is Verb.UNLINK]
+    pins = dict.fromkeys(free, NOTHING) | pins_of(dirs, dict.fromkeys(needed))
+    return MessageChanges(id, message, tuple(changes), pins, reverses)
 
 
 def placed(planned: MessageChanges, operation: str, place: int) -> MessageChanges:
@@ -64,7 +76,6 @@ class Planner:
         self._places = {path: location}
         """Locations of what lies elsewhere than its path in the queue says."""
         self._made: set[str] = set()
-        self._pins: dict[str, Pin] = {}
         self._changes: list[FileChange] = []
 
     def plan(self, action: LayoutAction, id: str, *, proved: bool) -> MessagePlan:
@@ -80,8 +91,7 @@ class Planner:
                 self._step(step.verb, path, *map(self._path, step.words[1:]))
         if not self._changes:
             raise NotPlanned("there is nothing to change")
-        changes = MessageChanges(id, self._location, tuple(self._changes), self._pins)
-        return MessagePlan(self._dirs.identity, changes, proved)
+        return MessagePlan(self._dirs.identity, pinned_changes(self._dirs, id, self._location, self._changes), proved)
 
     def _path(self, word: Filling) -> str:
         path = word.path_of(self._fields, *self._given)
@@ -142,7 +152,7 @@ class Planner:
         message = self._resolved(self._fields["path"])
         if location not in self._made:
             self._needed(location)
-            if self._pins[location][:2] != self._pins.get(message, ())[:2]:
+            if not _is_half_moved(self._dirs, location, message):
                 raise NotPlanned(f"{escape(location)} is no second name of the message")
         self._add(FileChange(Verb.UNLINK, location, message))
 
@@ -151,7 +161,6 @@ class Planner:
             before = read_text(self._dirs, path)
         except OSError as error:
             raise NotPlanned(f"{escape(path)} cannot be read: {error.strerror or error}") from error
-        self._pins[path] = pin_of(self._dirs.status(path))
         self._add(FileChange(Verb.WRITE, path, text=text, before=before), path)
 
     def _add(self, change: FileChange, made: str = "") -> None:
@@ -164,13 +173,10 @@ class Planner:
             raise NotPlanned(f"{escape(location)}: {why}")
 
     def _needed(self, location: str) -> None:
-        """Pins what lies at ``location``, unless a step before has made it or brought it there."""
-        if location in self._pins or any(location == one or location.startswith(f"{one}/") for one in self._made):
-            return
-        found = self._dirs.status(location)
-        if found is None:
+        """Something must lie at ``location``, unless a step before has made it or brought it there."""
+        made = any(location == one or location.startswith(f"{one}/") for one in self._made)
+        if not made and self._dirs.status(location) is None:
             raise NotPlanned("gone" if location == self._location else f"{escape(location)} is missing")
-        self._pins[location] = pin_of(found)
 
 
 def moved_back(dirs: QueueDirs, id: str, locations: Sequence[str]) -> MessagePlan:
@@ -179,30 +185,26 @@ def moved_back(dirs: QueueDirs, id: str, locations: Sequence[str]) -> MessagePla
     for location in locations:
         if dirs.status(in_queue(location)) is not None and not _is_half_moved(dirs, location, in_queue(location)):
             raise NotPlanned(f"{escape(in_queue(location))} is there already")
-    pins = {location: pin_of(dirs.status(location)) for location in locations}
-    changes = tuple(FileChange(Verb.MOVE, location, in_queue(location)) for location in locations)
-    return MessagePlan(dirs.identity, MessageChanges(id, locations[-1], changes, pins))
+    changes = [FileChange(Verb.MOVE, location, in_queue(location)) for location in locations]
+    return MessagePlan(dirs.identity, pinned_changes(dirs, id, locations[-1], changes))
 
 
 def _is_half_moved(dirs: QueueDirs, location: str, to: str) -> bool:
     """True where both are names of one file: a move by link and unlink was cut off, and is finished before."""
-    found, other = dirs.status(location), dirs.status(to)
-    return found is not None and other is not None and os.path.samestat(found, other)
+    return same_file(dirs.status(location), dirs.status(to))
 
 
 def removed(dirs: QueueDirs, id: str, path: str, *, without: str = "") -> MessagePlan:
     """Plans that a register or a lock that was left over moves to the trash, as long as the message ``without`` is not there.
     Raises ``OSError``."""
-    pins = {path: pin_of(dirs.status(path)), **({without: NOTHING} if without else {})}
     change = FileChange(Verb.MOVE, path, aside("trash", _HERE, _HERE, path))
-    return MessagePlan(dirs.identity, MessageChanges(id, path, (change,), pins))
+    return MessagePlan(dirs.identity, pinned_changes(dirs, id, path, [change], without=without))
 
 
 def deleted(dirs: QueueDirs, id: str, message: str) -> MessagePlan:
     """Plans that a message in the trash is deleted for good, with everything that went with it. Raises ``OSError``."""
     folder = aside(*message.removeprefix("//").split("/")[:3])
-    changes = (FileChange(Verb.DELETE, folder),)
-    return MessagePlan(dirs.identity, MessageChanges(id, folder, changes, {folder: pin_of(dirs.status(folder))}))
+    return MessagePlan(dirs.identity, pinned_changes(dirs, id, folder, [FileChange(Verb.DELETE, folder)]))
 
 
 # Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not.
