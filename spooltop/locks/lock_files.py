@@ -431,7 +431,7 @@ def _member(path: str, record: dict[str, str], since: float, judge: Judge, *, lo
     return judge.holder(f"{path}/{text}", int(text), record.get("host", ""), since, local=local)
 
 
-_MESSAGE_LOCK = b".lock"
+_MESSAGE_LOCK = ".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
 """Names of files that every user locks through the kernel."""
 _LOOKED_FOR = 1.0
@@ -548,24 +548,25 @@ class LockFiles:
         return Lock(path, kind, tuple(holders.values()), tuple(waiters.values()), verdict, evidence)
 
 
-def message_locks(chunks: Iterable[bytes]) -> tuple[str, ...]:
+def message_locks(chunks: Iterable[str]) -> tuple[str, ...]:
     """The locks among the names of one box, joined by ``/``, whose message is in the box too: under its name, or claimed, under
     that with a tail.
 
-    >>> message_locks([b"a/a.lock/b.lock", b"c.lock/c:2,P77"])
+    >>> message_locks(["a/a.lock/b.lock", "c.lock/c:2,P77"])
     ('a.lock', 'c.lock')
     """
     known = list(chunks)
-    names = [name for chunk in known if _MESSAGE_LOCK in chunk for name in chunk.split(b"/") if name.endswith(_MESSAGE_LOCK)]
-    found = (name for name in sorted(names)[:_LOCKS_AT_MOST] if _message_exists(name.removesuffix(_MESSAGE_LOCK), known))
-    return tuple(os.fsdecode(name) for name in found)
+    names = [name for chunk in known if _MESSAGE_LOCK in chunk for name in chunk.split("/") if name.endswith(_MESSAGE_LOCK)]
+    return tuple(
+        name for name in sorted(names)[:_LOCKS_AT_MOST] if _message_exists(name.removesuffix(_MESSAGE_LOCK), known)
+    )  # fmt: skip
 
 
-def _message_exists(message: bytes, chunks: list[bytes]) -> bool:
+def _message_exists(message: str, chunks: list[str]) -> bool:
     if not message:
         return False
-    starts = (message + b",", message + b":")
-    among = (chunk.split(b"/") for chunk in chunks if message in chunk)
+    starts = (f"{message},", f"{message}:")
+    among = (chunk.split("/") for chunk in chunks if message in chunk)
     return any(name == message or name.startswith(starts) for names in among for name in names)
 
 

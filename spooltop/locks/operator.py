@@ -395,7 +395,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         """Looks for all locks, as the view shows them."""
         known = [(path, fd, mount.device if (mount := mount_of(fd)) is not None else None) for path, fd in folders]
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
-        boxes = {path: message_locks([b"/".join(map(os.fsencode, found))]) for path, found in names.items()}
+        boxes = {path: message_locks(["/".join(found)]) for path, found in names.items()}
         table = read_table(self._processes)
         return LockFiles(self._world, tickets=self._tickets).look(known, lambda: table, boxes)
 

@@ -368,7 +368,7 @@ class DirectoryReader:
 
 
 def _locks_in(scan: BoxScan) -> tuple[str, ...]:
-    return scan.once("locks", lambda: message_locks(os.fsencode("/".join(piece)) for _, piece in pieces(scan.names)))
+    return scan.once("locks", lambda: message_locks("/".join(piece) for _, piece in pieces(scan.names)))
 
 
 # A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets or lock files. It

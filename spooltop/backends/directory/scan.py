@@ -89,8 +89,9 @@ _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _AT_ONCE = 1_000
-_PLAIN = re.compile(r"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
-"""Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
+_PLAIN = re.compile(r"(?:[0-9]{16}\.[^/]{0,133}/)+")
+"""Matches joined names of ASCII in the form of the engine and most others: a time in front, and room for the suffix of a
+claim."""
 _TRIED = re.compile(r"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
 """Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
 nothing, but passes over them whole: a search would begin again at each letter."""
@@ -217,7 +218,7 @@ class _Tally(Struct):
         regular = [entry.is_file(follow_symlinks=False) for entry in entries]
         found = [entry.name for entry in entries]
         joined = "/".join([*found, ""])
-        if not all(regular) or not _PLAIN.fullmatch(joined):
+        if not all(regular) or not joined.isascii() or not _PLAIN.fullmatch(joined):
             for name, is_file in zip(found, regular, strict=True):
                 self._take(own, name, is_file)
             return
