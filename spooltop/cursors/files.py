@@ -455,7 +455,7 @@ class CursorWatcher:
         except OSError:
             return None  # no instances or descriptors are left, or there is no inotify
         try:
-            watch = watch_fd(self._fd, own, contents=True)
+            watch = watch_fd(self._fd, own)
         except OSError:
             os.close(own)
             return None  # no watches are left

@@ -27,15 +27,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.backends.access import closed_words, why_read_only
-from spooltop.backends.directory.liveness.lock_table import LockTable, lock_owners
-from spooltop.backends.directory.liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
+from spooltop.backends.directory.liveness.processes import (
+    Certainty,
+    Descriptor,
+    LockTable,
+    Process,
+    Processes,
+    judge_pid,
+    lock_owners,
+)
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage.disk import is_local, mount_of
 from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets
-from spooltop.model.proc import Device
+from spooltop.model.proc import Mount
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import (
     EXITED,
@@ -455,11 +462,11 @@ class LockFiles:
 
     def look(
         self,
-        folders: Sequence[tuple[str, int, Device | None]],
+        folders: Sequence[tuple[str, int, Mount | None]],
         table: Callable[[], LockTable],
         boxes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> tuple[Lock, ...]:
-        """The locks in ``folders``: (path as shown, descriptor, device of its mount). ``table`` is called only where there is a
+        """The locks in ``folders``: (path as shown, descriptor, its mount). ``table`` is called only where there is a
         lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""
         now = self._world.monotonic()
         if self._looked is not None and now - self._looked < _LOOKED_FOR and not self._tickets:
@@ -469,7 +476,7 @@ class LockFiles:
         seen: dict[tuple[int, int, int, bool], float] = {}
         known: LockTable | None = None
         files: set[tuple[int, int]] = set()
-        for path, fd, device in folders:
+        for path, fd, mount in folders:
             names = boxes[path] if path in boxes else self._names.of(path, fd)
             for name in names:
                 whole = os.path.join(path, name)
@@ -492,7 +499,7 @@ class LockFiles:
                     known = known or table()
                     files.add((status.st_dev, status.st_ino))
                     queued = f"{name}{QUEUE_SUFFIX}" in names  # as stouputils has it: a flock, and who wants it next
-                    lock = self._lock(whole, name, fd, status, device, known, seen, queued=queued)
+                    lock = self._lock(whole, name, fd, status, mount, known, seen, queued=queued)
                 found += [lock] if lock is not None else []
         self._since = seen
         self._kernel_locked &= files
@@ -509,13 +516,13 @@ class LockFiles:
         name: str,
         fd: int,
         status: os.stat_result,
-        device: Device | None,
+        mount: Mount | None,
         table: LockTable,
         seen: dict[tuple[int, int, int, bool], float],
         *,
         queued: bool,
     ) -> Lock:
-        lines = table.of(status, device)
+        lines = table.of(status, mount)
         file = (status.st_dev, status.st_ino)
 
         def opened() -> Iterator[Descriptor]:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from spooltop.backends.access import quoted
-from spooltop.backends.directory.liveness.lock_table import read_table
+from spooltop.backends.directory.liveness.processes import read_table
 from spooltop.backends.directory.storage.disk import mount_of
 from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
 from spooltop.backends.directory.world import OpenOptions, System
@@ -393,11 +393,10 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
 
     def _look(self, folders: list[tuple[str, int]]) -> tuple[Lock, ...]:
         """Looks for all locks, as the view shows them."""
-        known = [(path, fd, mount.device if (mount := mount_of(fd)) is not None else None) for path, fd in folders]
+        known = [(path, fd, mount_of(fd)) for path, fd in folders]
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
         boxes = {path: message_locks(["/".join(found)]) for path, found in names.items()}
-        table = read_table(self._processes)
-        return LockFiles(self._world, tickets=self._tickets).look(known, lambda: table, boxes)
+        return LockFiles(self._world, tickets=self._tickets).look(known, lambda: read_table(self._processes), boxes)
 
     def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> None:
         one, ref = intent, ref_of(item, LockRef)

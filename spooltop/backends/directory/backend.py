@@ -95,7 +95,7 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
     from .pausing import PauseOperator
     from .rescan import FreshLook
 
-    fresh = FreshLook(folder, options, world)
+    fresh = FreshLook(folder, options, replace(world))
     path, logs = reader.path, SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
 
     def consumers() -> Observation:

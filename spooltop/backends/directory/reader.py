@@ -32,7 +32,6 @@ from .events.flow import FlowMeter, MessageTracker, OperatorMoves
 from .events.watcher import ChangeWaiter, EventListener
 from .listing import NameListing, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer, TokenJudge
-from .liveness.lock_table import LockTableCache
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows, pieces
@@ -51,10 +50,9 @@ class SideFiles:
     it."""
 
     def __init__(
-        self, world: System, options: OpenOptions, table: LockTableCache, *, writers: WriterWatch | None, changed: threading.Event
+        self, world: System, options: OpenOptions, *, writers: WriterWatch | None, changed: threading.Event
     ) -> None:
         self._world = world
-        self._table = table
         self._named = options.cursor_files
         self.writers = writers
         self._cursor_watcher = CursorWatcher(changed, clock=world.clock, writers=writers) if options.watch else None
@@ -70,8 +68,7 @@ class SideFiles:
         self, folders: Iterable[tuple[str, int]], mount: Mount | None, within: Mapping[str, tuple[str, ...]] | None = None
     ) -> tuple[Lock, ...]:
         """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
-        device = mount.device if mount is not None else None
-        return self._lock_files.look([(path, fd, device) for path, fd in folders], self._table.read, within or {})
+        return self._lock_files.look([(path, fd, mount) for path, fd in folders], self._world.lock_table, within or {})
 
     def locks_used(self, folders: list[tuple[str, int]], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
         """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
@@ -113,7 +110,7 @@ class SideFiles:
                 files.append(os.lstat(".cursors.lock", dir_fd=fd))
             except OSError:
                 continue  # nobody locks there
-        table = self._table.read()
+        table = self._world.lock_table()
         lines = {line for one in files for line in table.of(one) if not line.waits}
         return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
 
@@ -130,7 +127,7 @@ class DirectoryReader:
     of ``pids``, else nothing: the first ``Observation`` says what is wrong with the spool.
     """
 
-    def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None = None) -> None:
+    def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
         self.path = os.path.abspath(path)
         self._world = world
         self._options = options
@@ -139,12 +136,11 @@ class DirectoryReader:
         self._spool = OpenSpool(self.path, world)
         self._events = EventListener(self.path, self._waiter.changed, world, options.watch)
         self._boxes = Boxes(world, options.least)
-        table = LockTableCache(world)
-        self._judge = RowJudge(world, options, table)
+        self._judge = RowJudge(world, options)
         self._set_aside = SetAsideBoxes(options.retention)
         self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), OperatorMoves(world.files))
         self._tracker = MessageTracker(self._spool.has, self._set_aside)
-        self._side_files = SideFiles(world, options, table, writers=writers, changed=self._waiter.changed)
+        self._side_files = SideFiles(world, options, writers=writers, changed=self._waiter.changed)
         self._consumers = ConsumerGatherer(world.processes, TokenJudge(world.processes, options.hosts))
         self._scans: Mapping[Box, BoxScan] = {}
         self._judged = JudgedRows()
@@ -195,7 +191,7 @@ class DirectoryReader:
         before = self._state
         self._state = numbers, judged.claims, judged.tmp, self._set_aside.generation, duplicates, errors
         self._generation += self._state != before
-        self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
+        self._waiter.set_due(self._boxes.due, self._options.least * 5 if self._flow.unsettled else None)
         counts: list[counters.Count] = []
         with suppress(OSError):  # what cannot be seen is not an error of the locks
             counts = counters.read(dirs)
@@ -388,7 +384,7 @@ class StandaloneReader:
         self._world = world
         self._since = world.clock()
         self._waiter = ChangeWaiter(world.monotonic)
-        self._side_files = SideFiles(world, options, LockTableCache(world), writers=writers, changed=self._waiter.changed)
+        self._side_files = SideFiles(world, options, writers=writers, changed=self._waiter.changed)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
         self._folders = [(path, self._root)]

@@ -23,7 +23,6 @@ from spooltop.model.vocabulary import Box, Verdict
 from .events.flow import last_claim
 from .listing import by_column, time_of
 from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder
-from .liveness.lock_table import LockTableCache
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
 from .scan import BoxScan, StagingScanner, pieces, scan_box, why_closed
@@ -43,7 +42,7 @@ class FreshLook:
         self._options = replace(options, watch=False)
         self._world = world
         self._spool = OpenSpool(path, world)
-        self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize), LockTableCache(world))
+        self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize))
         self._staging = StagingScanner(world.clock)
         self._one_at_a_time = threading.Lock()
 
@@ -101,7 +100,7 @@ class FreshLook:
             dirs = self._opened(Box.CUR)
             mount, claims = self._spool.mount(dirs), _scan(dirs, Box.CUR, at_most=_FOR_THE_NOTE)
             scans = {Box.CUR: claims, Box.NEW: BoxScan(), Box.TMP: BoxScan()}
-            judge = RowJudge(self._world, self._options, LockTableCache(self._world))
+            judge = RowJudge(self._world, self._options)
             judge.boot_clock.look()
             judged = judge.look(dirs, mount, scans)
             return Observation(

@@ -30,8 +30,7 @@ from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, e
 
 from ..access import user_name
 from .liveness.claim_liveness import ClaimJudge, Idle, TokenJudge
-from .liveness.lock_table import LockTableCache
-from .liveness.processes import BootClock, Certainty, Descriptor, Descriptors, Process, Processes, check_pids
+from .liveness.processes import BootClock, Certainty, Descriptor, Descriptors, LockTable, Process, Processes, check_pids
 from .scan import BoxScan
 from .storage.disk import is_local
 from .storage.location import Folders
@@ -76,7 +75,7 @@ class TmpJudge(Struct):
     """Judges the files in ``tmp``, look after look."""
 
     _processes: Processes
-    _table: LockTableCache
+    _lock_table: Callable[[], LockTable]
     _at_most: int
     _files: dict[tuple[str, int], _File] = {}
     _opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = _NOT_READ
@@ -147,10 +146,10 @@ class TmpJudge(Struct):
         self, folders: Folders, files: dict[tuple[str, int], _File], now: float, certainty: Certainty, mount: Mount | None,
         progress: Progress,
     ) -> None:  # fmt: skip
-        table, device = self._table.read(), mount.device if mount is not None else None
+        table = self._lock_table()
         locked: dict[tuple[str, int], int] = {}
         for key, file in files.items():
-            lines = table.of(file.status, device)
+            lines = table.of(file.status, mount)
             writing = [line.pid for line in lines if line.kind != "flock" and line.exclusive and not line.waits]
             if writing:
                 locked[key] = writing[0]
@@ -316,7 +315,7 @@ class RowJudge:
     """Remembers from look to look what was found out about holders and writers. In a mail folder nothing is a claim. Look at
     ``boot_clock`` at the beginning of each look: it notices a jump of the wall clock."""
 
-    def __init__(self, world: System, options: OpenOptions, table: LockTableCache) -> None:
+    def __init__(self, world: System, options: OpenOptions) -> None:
         self._monotonic = world.monotonic
         self._processes = world.processes
         self._mail = options.layout == "mail"
@@ -325,7 +324,7 @@ class RowJudge:
         self.claims = ClaimJudge(
             world.processes, self.boot_clock, options, Idle(world.processes), TokenJudge(world.processes, options.hosts)
         )
-        self.tmp = TmpJudge(world.processes, table, options.judged_at_most)
+        self.tmp = TmpJudge(world.processes, world.lock_table, options.judged_at_most)
         self._consumers: tuple[float, int | None] | None = None
 
     def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> JudgedRows:

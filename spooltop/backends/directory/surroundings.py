@@ -23,8 +23,7 @@ from spooltop.model.vocabulary import Box, Holders, Holding, Key, Verdict, escap
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
 from .listing import split_key
-from .liveness.lock_table import lock_owners, read_table
-from .liveness.processes import BootClock, Certainty, Descriptor, Process, Processes, judge_pids
+from .liveness.processes import BootClock, Certainty, Descriptor, Process, Processes, judge_pids, lock_owners, read_table
 from .storage.disk import disk_of, is_local, mount_of, who_am_i
 from .storage.location import folders_dir, opened_below
 
@@ -44,8 +43,8 @@ class Asked(Struct, frozen=True):
     since: float | None = None
 
 
-def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user: str) -> Holders:
-    """All that can be seen of who has ``files`` open or locked; ``path`` is how the first is called, ``user`` who asks."""
+def holders_of(path: str, files: Iterable[Asked], processes: Processes) -> Holders:
+    """All that can be seen of who has ``files`` open or locked; ``path`` is how the first is called."""
     asked = list(files)
     by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
     seen = processes.descriptors(set(by_inode))
@@ -58,12 +57,11 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
 
     unseen = ""
     for one in asked:
-        mount = mount_of(one.fd)
         table = read_table(processes)
         unseen = unseen or table.unseen
         key = (one.found.st_dev, one.found.st_ino)
         opened = seen.by_file.get(key, ())
-        for line in table.of(one.found, mount.device if mount is not None else None):
+        for line in table.of(one.found, mount_of(one.fd)):
             for pid in lock_owners(line, opened, processes):
                 own = bool(one.holds) and not line.waits
                 words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
@@ -72,7 +70,7 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
             continue
         for pid, how in _opened(opened):
             found[holder_info(pid, how, one.of)] = None
-    notes = list(_notes(asked, unseen, seen.all_seen, processes, user))
+    notes = list(_notes(asked, unseen, seen.all_seen))
     return Holders(path, tuple(found), complete=not notes, notes=tuple(notes))
 
 
@@ -85,11 +83,11 @@ def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
         yield pid, "open for writing" if True in way else "open for reading" if False in way else "open"
 
 
-def _notes(asked: list[Asked], unseen: str, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:
+def _notes(asked: list[Asked], unseen: str, all_seen: bool) -> Iterator[str]:
     if unseen:
         yield unseen
     if not all_seen:
-        yield f"open files of other users' processes are not visible: you are {user}"
+        yield f"open files of other users' processes are not visible: you are {user_name(os.geteuid())}"
     if any(not is_local(mount_of(one.fd)) for one in asked):
         yield "it lies on a file system that other machines may mount: ask there, too"
 
@@ -110,7 +108,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
             consumers = dirs.private_dir(CONSUMERS) if token is not None else None
             if token is not None and consumers is not None:
                 asked += _there(consumers, token, "its holder's presence file", "holds the claim", since)
-            return holders_of(shown, asked, processes, user=user_name(os.geteuid()))
+            return holders_of(shown, asked, processes)
 
 
 def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Processes) -> Holders:
@@ -121,7 +119,7 @@ def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Proce
         asked = [Asked(os.lstat(name, dir_fd=folder), folder)]
         if name.endswith(".json"):
             asked += _there(folder, LOCK, LOCK, "")
-        return holders_of(escape(path), asked, processes, user=user_name(os.geteuid()))
+        return holders_of(escape(path), asked, processes)
 
 
 @contextmanager
@@ -190,7 +188,7 @@ class LocalSurroundings:
         table = read_table(self._processes)
 
         def of(found: os.stat_result) -> Users:
-            lines = [line for line in table.of(found, mount.device if mount is not None else None) if not line.waits]
+            lines = [line for line in table.of(found, mount) if not line.waits]
             pids = tuple(line.pid for line in lines if line.pid > 0)
             why = table.unseen or (_UNNAMED if len(pids) < len(lines) else "")
             return Users(pids, not why, why)
@@ -221,7 +219,7 @@ class LocalSurroundings:
         return Users(tuple(pid for pid in seen.pids if pid != own), not why, why)
 
     def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:
-        return holders_of(shown, [Asked(found, folder)], self._processes, user=user_name(os.geteuid()))
+        return holders_of(shown, [Asked(found, folder)], self._processes)
 
     def disk(self, root: int) -> Disk:
         return disk_of(root, mount_of(root))

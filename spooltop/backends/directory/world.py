@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from spooltop.model.backend import OpenSettings
 
 from ..journal.log_store import LogFiles
-from .liveness.processes import Processes
+from .liveness.processes import LockTable, Processes, read_table
 
 # Options with which a directory is opened, the same for its reader and its operators.
 
@@ -30,10 +30,22 @@ class OpenOptions(OpenSettings, frozen=True, kw_only=True):
     judged_at_most: int = 20_000
 
 
-class System(Struct, frozen=True):
+_LOCKS_FOR = 1.0
+"""Seconds for which a table of locks is kept."""
+
+
+class System(Struct):
     """File operations, the wall clock (epoch seconds), a clock that only runs forward, and the process table."""
 
     files: LogFiles = field(default_factory=LogFiles)
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     processes: Processes = field(default_factory=Processes)
+    _locks: tuple[float, LockTable] | None = None
+
+    def lock_table(self) -> LockTable:
+        """Returns all locks of this machine that can be seen, read at most once a second."""
+        at = self.monotonic()
+        if self._locks is None or at - self._locks[0] >= _LOCKS_FOR:
+            self._locks = (at, read_table(self.processes))
+        return self._locks[1]

@@ -186,11 +186,11 @@ def listening() -> int:
         raise OSError(errno.EMFILE, "inotify instances are used up (fs.inotify.max_user_instances)") from None
 
 
-def watch_fd(fd: int, folder: int, *, contents: bool = False) -> int:
-    """Listens in an open folder; the number that its events have. ``contents``: also to files that are closed after writing.
-    Raises ``OSError``."""
+def watch_fd(fd: int, folder: int) -> int:
+    """Listens in an open folder, also to files that are closed after writing; the number that its events have. Raises
+    ``OSError``."""
     path = f"/proc/self/fd/{folder}/."  # by the descriptor: the path may lead elsewhere by now
-    return _watch(fd, path, _WANTED | _CLOSE_WRITE if contents else _WANTED)
+    return _watch(fd, path, _WANTED | _CLOSE_WRITE)
 
 
 def _watch(fd: int, path: str, mask: int = _WANTED) -> int:
@@ -352,7 +352,7 @@ class ChangeWaiter(Struct):
     changed: threading.Event = field(default_factory=threading.Event)
     _due: float | None = None
 
-    def set_due(self, due: float | None, *, within: float | None = None) -> None:
+    def set_due(self, due: float | None, within: float | None) -> None:
         """Makes a look due at ``due`` (monotonic seconds; None: not by time), and in ``within`` seconds at the latest."""
         soon = None if within is None else self._monotonic() + within
         self._due = min((at for at in (due, soon) if at is not None), default=None)

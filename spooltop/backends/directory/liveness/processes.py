@@ -1,4 +1,5 @@
-"""The process table, as far as it can be seen from here. Everything that asks about a process goes through one object.
+"""The process table and the kernel's table of locks, as far as they can be seen from here. Everything that asks about a process
+goes through one object.
 
 psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, use of the processor and of
 memory. ``procfs`` answers the rest, which is unknown on a system without ``/proc``. A missing entry of either proves nothing
@@ -20,9 +21,10 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.engine.system.host import PROC, Machine, boot_id, this_machine
+from spooltop.engine.system.host import PROC, Machine, this_machine
 from spooltop.engine.system.syscalls import cached_file_id
 from spooltop.errors import UsageError
+from spooltop.model.proc import Device, LockLine, Mount, parse_locks
 from spooltop.model.vocabulary import EXITED, RUNNING, Verdict, escape, program_of
 
 # Reads ``/proc`` (proc(5)): what it tells about a process that psutil does not, or only at several times the cost. Measured per
@@ -188,16 +190,14 @@ class Processes:
     """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing but descriptions is kept. A method
     returns None, or nothing, where an entry does not exist or is closed to this user."""
 
-    def __init__(self, proc: str = PROC, *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, proc: str = PROC) -> None:
         self._root = proc
-        self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
-        self._boot_id = ""
         self._descriptions = lru_cache(_DESCRIBED)(lambda pid, started: self.process(pid, described=True))
 
     def wall(self) -> float:
         """The wall clock that the kernel stamps files with, epoch seconds."""
-        return self._wall()
+        return time.time()
 
     def boottime(self) -> float:
         """Seconds of a clock that runs on in suspend and never jumps: CLOCK_BOOTTIME where there is one."""
@@ -208,15 +208,11 @@ class Processes:
 
     def boot_id(self) -> str:
         """Empty where it is not known."""
-        if not self._boot_id:
-            self._boot_id = boot_id(self._root)
-        return self._boot_id
+        return this_machine().boot_id
 
     def machine(self) -> Machine:
         """This machine, and the pid namespace of this process, as a presence file names them."""
-        namespace = self.namespace()
-        pid_ns = "" if namespace is None else f"pid:[{namespace}]"
-        return Machine(self.host(), self.boot_id(), pid_ns, this_machine().machine_id)
+        return replace(this_machine(), host=self.host())
 
     def namespace(self) -> int | None:
         """The inode of this process's pid namespace, None where it is not known."""
@@ -568,17 +564,67 @@ def _described(process: Process) -> Process:
     """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
     import psutil
 
-    command = user = since = None
     try:
-        one = psutil.Process(process.pid)
-        with one.oneshot():
-            since = one.create_time()
-            command = one.name() or None
-            user = one.username()
-            command = program_of(one.cmdline()) or command
+        seen = psutil.Process(process.pid).as_dict(["create_time", "name", "username", "cmdline"])
     except psutil.Error:
-        pass  # it ended, or hides something: what was learnt until then is known
-    return replace(process, command=command, user=user, since=since)
+        return process  # it ended
+    command = program_of(seen["cmdline"] or []) or seen["name"] or None
+    return replace(process, command=command, user=seen["username"], since=seen["create_time"])
+
+
+# The kernel's table of locks, read twice, and the owners of a lock in it.
+
+_OTHER_NAMESPACES = "processes outside this container are not visible from here"
+_NO_TABLE = "this system does not show who holds a lock"
+
+
+class LockTable(Struct, frozen=True):
+    """All locks that were seen. ``unseen`` says why there may be more; if it is empty, an absent lock is free."""
+
+    by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
+    unseen: str = ""
+
+    def of(self, found: os.stat_result, mount: Mount | None = None) -> tuple[LockLine, ...]:
+        """The locks on the file with this status; btrfs has the device of its ``mount`` in the table in place of the one of the
+        status."""
+        devices = {(os.major(found.st_dev), os.minor(found.st_dev)): None}
+        if mount is not None:
+            devices[mount.device] = None
+        return tuple(dict.fromkeys(line for one in devices for line in self.by_file.get((one, found.st_ino), ())))
+
+
+def read_table(processes: Processes) -> LockTable:
+    """Reads the table twice and merges both. Outside the first pid namespace it leaves out the locks of others."""
+    lines: dict[LockLine, None] = {}
+    unseen = "" if processes.in_first_namespace() else _OTHER_NAMESPACES
+    for _ in range(2):
+        text = processes.locks()
+        if text is None:
+            unseen = _NO_TABLE
+        else:
+            lines.update(dict.fromkeys(parse_locks(text)))
+    by_file: dict[tuple[Device, int], list[LockLine]] = {}
+    for line in lines:
+        by_file.setdefault((line.device, line.inode), []).append(line)
+    return LockTable({key: tuple(found) for key, found in by_file.items()}, unseen)
+
+
+def lock_owners(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
+    """Returns the owners of a lock: the pid of the line; where it is hidden or has ended (an OFD lock, or the child of a process
+    that ended), those that have the lock through one of the descriptors on the file, ``opened``: read only
+    then."""
+    if line.pid > 0 and processes.exists(line.pid):
+        process = processes.process(line.pid)
+        if process is None or not process.zombie:
+            return [line.pid]
+    if line.waits:
+        return [line.pid if line.pid > 0 else None]
+    inheritors: list[int | None] = []
+    for pid in dict.fromkeys(one.pid for one in opened):
+        own = parse_locks(b"\n".join(processes.lock_lines(pid)))
+        if any(held.inode == line.inode and held.kind == line.kind for held in own):
+            inheritors.append(pid)
+    return inheritors or [None]
 
 
 # Judges whether the pid in the name of a claim still refers to the process that made it. A living holder is never called dead,
