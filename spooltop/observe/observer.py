@@ -88,6 +88,7 @@ class RuleInput(Struct, frozen=True):
         return self.observation.has_boxes
 
 
+Problems = Iterator[Problem]
 Codes = Iterator[tuple[str, Sequence[str]]]
 """Reasons, each with the codes of the problems that cannot be detected for it."""
 
@@ -107,7 +108,7 @@ class FeatureRules:
         """Takes one look; returns members of its snapshot."""
         return {}
 
-    def problems(self, seen: RuleInput) -> Iterator[Problem]:
+    def problems(self, seen: RuleInput) -> Problems:
         """Yields the problems of the last look, as the methods below do."""
         yield from ()
 
@@ -134,7 +135,7 @@ _LITTLE = 0.05
 _VIEWS = {Box.NEW: "new", Box.CUR: "claims", Box.TMP: "tmp"}
 
 
-def _blind(seen: RuleInput) -> Iterator[Problem]:
+def _blind(seen: RuleInput) -> Problems:
     if not seen.has_boxes:
         return
     if (watch := seen.observation.watch).away:  # that holds for all boxes
@@ -153,7 +154,7 @@ def _blind(seen: RuleInput) -> Iterator[Problem]:
         yield Problem("blind", severity, text, view=_VIEWS.get(box, "aside"))
 
 
-def _disk(seen: RuleInput) -> Iterator[Problem]:
+def _disk(seen: RuleInput) -> Problems:
     disk = seen.observation.disk
     if disk is not None:
         if disk.readonly and not disk.readonly_here:
@@ -167,7 +168,7 @@ def _disk(seen: RuleInput) -> Iterator[Problem]:
         yield from _capacity(one, seen)
 
 
-def _capacity(one: Capacity, seen: RuleInput) -> Iterator[Problem]:
+def _capacity(one: Capacity, seen: RuleInput) -> Problems:
     if one.free is None or not one.total:
         return
     in_bytes = one.unit == "bytes"
@@ -183,7 +184,7 @@ def _capacity(one: Capacity, seen: RuleInput) -> Iterator[Problem]:
         yield Problem("disk-full", Severity.WARNING, text)
 
 
-def _clock(seen: RuleInput) -> Iterator[Problem]:
+def _clock(seen: RuleInput) -> Problems:
     jump = seen.observation.clock_jumped
     if jump is not None:
         way = "forward" if jump > 0 else "back"
@@ -211,13 +212,13 @@ def _clock(seen: RuleInput) -> Iterator[Problem]:
 _ID_CELLS = 20
 
 
-def _paused(seen: RuleInput) -> Iterator[Problem]:
+def _paused(seen: RuleInput) -> Problems:
     pause = seen.observation.paused
     if pause is not None and seen.now - pause.at >= seen.thresholds.paused_long:
         yield Problem("paused", Severity.WARNING, f"paused {pause_words(pause, seen.now)}", view="new")
 
 
-def _new(seen: RuleInput) -> Iterator[Problem]:
+def _new(seen: RuleInput) -> Problems:
     box = seen.observation.boxes.get(Box.NEW)
     if box is None or not box.count or box.due == 0:
         return
@@ -265,7 +266,7 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
         yield Problem("new-old", Severity.WARNING, text, selection=Selection(box=Box.NEW, older_than=limits.new_old))
 
 
-def _claims(seen: RuleInput) -> Iterator[Problem]:
+def _claims(seen: RuleInput) -> Problems:
     observation, limits = seen.observation, seen.thresholds
     of = {verdict: [row for row in observation.claims if row.verdict is verdict] for verdict in Verdict}
     # Of the attempts before, the name tells how the last one ended: one that failed was no death.
@@ -356,7 +357,7 @@ def _long_words(rows: Sequence[Row], now: float, verdict: Verdict, *, more: bool
     return f"{_most(len(rows), not more)} claims held long by running consumers, longest {held}{by}"
 
 
-def _tmp(seen: RuleInput) -> Iterator[Problem]:
+def _tmp(seen: RuleInput) -> Problems:
     abandoned = [row for row in seen.observation.tmp if row.verdict is Verdict.ABANDONED]
     many = max(seen.observation.counts.abandoned, len(abandoned))
     if many:
@@ -370,7 +371,7 @@ def _tmp(seen: RuleInput) -> Iterator[Problem]:
         yield Problem("tmp-old", Severity.WARNING, text, len(old), selection)
 
 
-def _odd(seen: RuleInput) -> Iterator[Problem]:
+def _odd(seen: RuleInput) -> Problems:
     conflicts = len(seen.observation.conflicts)
     if conflicts:
         text = "1 id belongs to two messages" if conflicts == 1 else f"{conflicts} ids belong to two messages each"
@@ -445,7 +446,7 @@ def _oldest(rows: Sequence[Row], now: float) -> str:
     return f", oldest {age(max(0.0, now - min(times)))}" if times else ""
 
 
-def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
+def _found_by_kind(seen: RuleInput) -> Problems:
     """Problems that only this kind of queue has."""
     for one in seen.observation.findings:
         keys = tuple((one.box.value, path) for path in one.paths) if one.box is not None else ()

@@ -78,15 +78,11 @@ def pause_notes(observation: Observation, path: str) -> tuple[str, ...]:
     named = f" ({_listed(living)})" if living else ""
     if not many:
         at_work = "No spooltop consumer is at work now."
-    elif many == 1:
-        at_work = (
-            f"At work now: 1 spooltop consumer{named}. It finishes its current message, "
-            f"and takes no other after {CHECK_EVERY:g} s."
-        )
     else:
+        one, more = "It finishes its current message, and takes", "They finish their current messages, and take"
         at_work = (
-            f"At work now: {count(many)} spooltop consumers{named}. They finish their current messages, "
-            f"and take no other after {CHECK_EVERY:g} s."
+            f"At work now: {count(many)} spooltop consumer{'s' if many > 1 else ''}{named}. "
+            f"{more if many > 1 else one} no other after {CHECK_EVERY:g} s."
         )
     hold = f"hold keeps messages from them: {shlex.join(('spooltop', 'hold', path, '--box', 'new', 'ALL'))}"
     foreign = _who(row for row, is_ours in claims if not is_ours and row.verdict is not Verdict.DEAD)

@@ -34,8 +34,8 @@ from .listing import NameListing, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer, TokenJudge
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
-from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows, pieces
-from .storage.disk import OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
+from .scan import Boxes, BoxScan, Scans, SetAsideBoxes, age_counter, irregular_rows, pieces
+from .storage.disk import OpenFolder, OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
 from .surroundings import who_has, who_has_path
 from .world import OpenOptions, System
@@ -65,12 +65,12 @@ class SideFiles:
                 opened.close()
 
     def locks(
-        self, folders: Iterable[tuple[str, int]], mount: Mount | None, within: Mapping[str, tuple[str, ...]] | None = None
+        self, folders: Iterable[OpenFolder], mount: Mount | None, within: Mapping[str, tuple[str, ...]] | None = None
     ) -> tuple[Lock, ...]:
         """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
         return self._lock_files.look([(path, fd, mount) for path, fd in folders], self._world.lock_table, within or {})
 
-    def locks_used(self, folders: list[tuple[str, int]], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
+    def locks_used(self, folders: list[OpenFolder], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
         """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
         spool."""
         with self._opened(folders) as opened:
@@ -78,7 +78,7 @@ class SideFiles:
             return counters.locks_used(self._world.files, counts, (fd for _, fd in opened), since=since)
 
     def cursors(
-        self, folders: list[tuple[str, int]], holders: Callable[[os.stat_result], tuple[LockHolder, ...]] | None = None
+        self, folders: list[OpenFolder], holders: Callable[[os.stat_result], tuple[LockHolder, ...]] | None = None
     ) -> tuple[CursorSource, ...]:
         """Returns the cursors in the first of ``folders`` that has any, or those that were named. ``holders`` finds who holds the
         lock of a cursor file."""
@@ -86,18 +86,18 @@ class SideFiles:
             fds = [fd for _, fd in opened]
             return self._cursor_files.look(opened, holders or (lambda found: self._cursor_lock_holders(found, fds)))
 
-    def why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
+    def why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[OpenFolder]) -> str | None:
         """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
         with self._opened(folders) as opened:
             return cursor_rights(cursors, opened)
 
-    def holders(self, path: str, folders: list[tuple[str, int]]) -> Holders:
+    def holders(self, path: str, folders: list[OpenFolder]) -> Holders:
         """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""
         with self._opened(folders) as opened:
             return who_has_path(path, [*opened, *folders], self._world.processes)
 
     @contextmanager
-    def _opened(self, folders: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    def _opened(self, folders: list[OpenFolder]) -> Iterator[list[OpenFolder]]:
         """Opens the folders whose cursors are shown: ``folders``, if none were named."""
         with named_folders(self._named) as opened:
             yield opened or folders
@@ -142,7 +142,7 @@ class DirectoryReader:
         self._tracker = MessageTracker(self._spool.has, self._set_aside)
         self._side_files = SideFiles(world, options, writers=writers, changed=self._waiter.changed)
         self._consumers = ConsumerGatherer(world.processes, TokenJudge(world.processes, options.hosts))
-        self._scans: Mapping[Box, BoxScan] = {}
+        self._scans: Scans = {}
         self._judged = JudgedRows()
         self._state: tuple[object, ...] = ()
         self._generation = 0
@@ -182,7 +182,8 @@ class DirectoryReader:
         flow = self._flow.look(
             dirs, taken_at, report, new, scans[Box.CUR], judged.claims, starting=starting, exact=not reopened
         )
-        folders = self._spool.folders(dirs)
+        folders, opened = self._spool.folders(dirs), self._spool.boxes(dirs)
+        within = {path: _locks_in(scans[box]) for box, (path, _) in opened.items()}
         cursors = self._side_files.cursors(folders)
         capabilities = self._capabilities(dirs, cursors)
         boxes = self._judge.box_states(scans, judged) | set_aside
@@ -193,8 +194,11 @@ class DirectoryReader:
         self._generation += self._state != before
         self._waiter.set_due(self._boxes.due, self._options.least * 5 if self._flow.unsettled else None)
         counts: list[counters.Count] = []
+        paused: Pause | None = None
         with suppress(OSError):  # what cannot be seen is not an error of the locks
             counts = counters.read(dirs)
+        with suppress(OSError):
+            paused = read_pause(dirs)
         times = self._boxes.times(Box.NEW)
         locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
         return Observation(
@@ -215,12 +219,12 @@ class DirectoryReader:
             flow=flow,
             disk=disk_of(dirs.root, mount, dirs),
             cursors=cursors,
-            locks=self._locks(dirs, mount, scans, folders),
+            locks=self._side_files.locks([*folders, *opened.values()], mount, within),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
             suppressed=counters.total(counts, counters.DUPLICATE),
             lock_timeouts=sum(counters.total(counts, counters.TIMED_OUT).values()),
-            paused=self._pause(dirs),
+            paused=paused,
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
             ages=None if self._mail or new.error else new.once("ages", partial(age_counter, new, times)).ages(now),
@@ -324,20 +328,6 @@ class DirectoryReader:
         if self._spool.dirs is None:
             raise Unreadable("the spool cannot be opened", path=self.path)
         return self._spool.dirs
-
-    def _pause(self, dirs: SpoolDirs) -> Pause | None:
-        """Returns the pause of the spool; None if it is not paused, or if that is not visible."""
-        with suppress(OSError):
-            return read_pause(dirs)
-        return None
-
-    def _locks(
-        self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan], folders: list[tuple[str, int]]
-    ) -> tuple[Lock, ...]:
-        """Returns the locks in the directory of the spool, in the one above it, and in the boxes."""
-        boxes = self._spool.boxes(dirs)
-        within = {path: _locks_in(scans[box]) for box, (path, _) in boxes.items()}
-        return self._side_files.locks([*folders, *boxes.values()], mount, within)
 
     def _capabilities(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Capabilities:
         """Returns what an operator of this spool would allow."""

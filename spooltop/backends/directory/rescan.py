@@ -18,11 +18,11 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.plan import Progress
 from spooltop.model.snapshot import Observation
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import Box
 
 from .events.flow import last_claim
 from .listing import by_column, time_of
-from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder
+from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder, Verdicts
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
 from .scan import BoxScan, StagingScanner, pieces, scan_box, why_closed
@@ -83,7 +83,7 @@ class FreshLook:
                 lambda: (piece for _, piece in pieces(scan.names)), judge,
             )  # fmt: skip
 
-    def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
+    def again(self, box: Box, names: Sequence[str]) -> Verdicts:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises
         ``Unreadable``."""
         with self._one_at_a_time:

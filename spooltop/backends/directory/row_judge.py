@@ -29,9 +29,9 @@ from spooltop.model.snapshot import BoxState, VerdictCounts
 from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, escape
 
 from ..access import user_name
-from .liveness.claim_liveness import ClaimJudge, Idle, TokenJudge
+from .liveness.claim_liveness import ClaimJudge, Idle, TokenJudge, Verdicts
 from .liveness.processes import BootClock, Certainty, Descriptor, Descriptors, LockTable, Process, Processes, check_pids
-from .scan import BoxScan
+from .scan import BoxScan, Scans
 from .storage.disk import is_local
 from .storage.location import Folders
 from .storage.rows import tmp_row
@@ -71,13 +71,17 @@ class _File(Struct):
     writer: Writer | None
 
 
+_Files = dict[tuple[str, int], _File]
+"""Files by name and inode."""
+
+
 class TmpJudge(Struct):
     """Judges the files in ``tmp``, look after look."""
 
     _processes: Processes
     _lock_table: Callable[[], LockTable]
     _at_most: int
-    _files: dict[tuple[str, int], _File] = {}
+    _files: _Files = {}
     _opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = _NOT_READ
     irregular: tuple[Row, ...] = ()
 
@@ -100,7 +104,7 @@ class TmpJudge(Struct):
 
     def judge_again(
         self, dirs: SpoolDirs, mount: Mount | None, names: Iterable[str], certainty: Certainty
-    ) -> dict[str, tuple[Verdict | None, str]]:
+    ) -> Verdicts:
         """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone.
         Reads again who has them open: they are about to be moved."""
         now = self._processes.boottime()
@@ -114,9 +118,9 @@ class TmpJudge(Struct):
 
     def _looked_up(
         self, folders: Folders, names: Iterable[str], now: float
-    ) -> tuple[dict[tuple[str, int], _File], list[Row]]:
+    ) -> tuple[_Files, list[Row]]:
         """Returns the files among ``names`` as they are now, and the irregular ones."""
-        files: dict[tuple[str, int], _File] = {}
+        files: _Files = {}
         irregular: list[Row] = []
         for raw in names:
             if len(files) >= self._at_most:
@@ -143,7 +147,7 @@ class TmpJudge(Struct):
         return files, irregular
 
     def _judge(
-        self, folders: Folders, files: dict[tuple[str, int], _File], now: float, certainty: Certainty, mount: Mount | None,
+        self, folders: Folders, files: _Files, now: float, certainty: Certainty, mount: Mount | None,
         progress: Progress,
     ) -> None:  # fmt: skip
         table = self._lock_table()
@@ -327,20 +331,16 @@ class RowJudge:
         self.tmp = TmpJudge(world.processes, world.lock_table, options.judged_at_most)
         self._consumers: tuple[float, int | None] | None = None
 
-    def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> JudgedRows:
+    def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Scans) -> JudgedRows:
         """Judges the names of the scans."""
-        cur, progress = scans[Box.CUR], Progress()
-        claims: Sequence[Row] = ()
-        whole = True
-        irregular: list[Row] = []
-        if not self._mail:
-            claims, whole = self.claims.look(dirs, cur, self.certainty(mount), progress)
-            irregular += [*self.claims.irregular, *(row for row in claims if row.note)]
-        files, all_files = self.tmp.look(dirs, mount, scans[Box.TMP], self.certainty(mount), progress)
-        irregular += [*self.tmp.irregular, *(row for row in files if row.note)]
-        return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular))
+        progress, certainty = Progress(), self.certainty(mount)
+        claims, whole = ((), True) if self._mail else self.claims.look(dirs, scans[Box.CUR], certainty, progress)
+        files, all_files = self.tmp.look(dirs, mount, scans[Box.TMP], certainty, progress)
+        noted = (row for row in (*claims, *files) if row.note)
+        irregular = (*self.claims.irregular, *self.tmp.irregular, *noted)
+        return JudgedRows(claims, whole, tuple(files), all_files, irregular)
 
-    def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
+    def box_states(self, scans: Scans, judged: JudgedRows) -> dict[Box, BoxState]:
         """Returns the states of ``tmp``, ``new`` and ``cur``. In a mail folder the oldest in ``cur`` is the oldest put."""
         new, cur, tmp = scans[Box.NEW], scans[Box.CUR], scans[Box.TMP]
         return {
@@ -352,7 +352,7 @@ class RowJudge:
 
     def judge_again(
         self, dirs: SpoolDirs, mount: Mount | None, box: Box, wanted: Sequence[str]
-    ) -> Mapping[str, tuple[Verdict | None, str]]:
+    ) -> Verdicts:
         """Judges the names ``wanted`` of ``tmp`` or ``cur`` now, with the help of earlier looks: name → (verdict, evidence).
         Leaves out names that have gone. Raises ``OSError``."""
         certainty = self.certainty(mount)
@@ -360,7 +360,7 @@ class RowJudge:
             return self.claims.judge_again(dirs, wanted, certainty)
         return self.tmp.judge_again(dirs, mount, wanted, certainty)
 
-    def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> int | None:
+    def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Scans) -> int | None:
         """Counts the running consumers, at most once a second; None where they cannot be known."""
         if self._mail or scans[Box.CUR].error:
             return None

@@ -146,6 +146,10 @@ class BoxScan(Struct, frozen=True):
         return epoch(self.oldest_us)
 
 
+Scans = Mapping[Box, BoxScan]
+"""The scans of ``tmp``, ``new`` and ``cur``."""
+
+
 def quick_enqueued_us(name: str) -> int | None:
     """Returns the time at the front of a name, like ``names.enqueued_us``, but tries the usual form first."""
     if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
@@ -168,7 +172,8 @@ def scan_box(
     no time; it is rewritten to what is still there. ``sizes``: exact bytes up to 200 files, else an estimate. At most ``at_most``
     entries are read.
     """
-    tally = _Tally(ids, untimed if untimed is not None else {})
+    untimed = {} if untimed is None else untimed
+    tally = _Tally(ids, untimed)
     error = ""
     before = after = total = None
     estimated = False
@@ -185,9 +190,8 @@ def scan_box(
                 total, estimated = _bytes(own, tally.names)
     except OSError as problem:
         error, after = _why(problem), None
-    if untimed is not None:
-        untimed.clear()
-        untimed.update(tally.kept)
+    untimed.clear()
+    untimed.update(tally.kept)
     oldest, oldest_name = tally.oldest or (None, None)
     return BoxScan(
         tally.names, oldest, oldest_name, tuple(tally.irregular), tuple(tally.duplicates), tuple(tally.tried[:_TRIED_AT_MOST]),
@@ -594,14 +598,14 @@ class BoxScanner(Struct):
     _last_at: float = 0.0
     _number: int = 0
     _coarse: bool = False
-    last: BoxScan | None = None
+    last: BoxScan = BoxScan()
     due: float | None = None
     """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
 
     @property
     def period(self) -> float:
         """Whole seconds from one listing to the next where only time tells when to list."""
-        return float(math.ceil(max(10 * self.least, _DUTY * self.last.duration if self.last is not None else 0.0)))
+        return float(math.ceil(max(10 * self.least, _DUTY * self.last.duration)))
 
     def look(
         self, fd: int | None, *, force: bool = False, ids: Set[str] = frozenset(), missing: str = "is missing",
@@ -613,7 +617,7 @@ class BoxScanner(Struct):
         now = self._world.monotonic()
         self.due = None
         if fd is None:
-            if self.last is None or self.last.error != missing:
+            if self.last.error != missing:
                 self._number += 1
                 self.last = BoxScan(complete=False, error=missing, as_of=self._world.clock(), number=self._number)
             return self.last
@@ -622,8 +626,8 @@ class BoxScanner(Struct):
             current: Generation | None = generation_of(fd)
         except OSError:
             current = None
-        same = last is not None and last.generation is not None and current is not None and last.generation[:2] == current[:2]
-        if last is not None and same and not force:
+        same = last.generation is not None and current is not None and last.generation[:2] == current[:2]
+        if same and not force:
             unchanged = current == last.generation and last.clean and not self._coarse and last.complete
             if unchanged and not unseen:
                 return last
@@ -631,7 +635,7 @@ class BoxScanner(Struct):
             if now < self._last_at + wait:
                 self.due = self._last_at + wait
                 return last
-        elif last is not None and last.error and not force and now - self._last_at < self.least:
+        elif last.error and not force and now - self._last_at < self.least:
             self.due = self._last_at + self.least
             return last
         as_of = self._world.clock()
@@ -639,7 +643,7 @@ class BoxScanner(Struct):
         # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
         self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
         self._last_at = now
-        if unseen and not force and last is not None and same and _same_names(last, scan):
+        if unseen and not force and same and _same_names(last, scan):
             self.last = replace(last, duration=scan.duration, effort=scan.effort, as_of=as_of)
             return self.last
         self._number += 1
@@ -751,9 +755,8 @@ class Boxes:
 
     def is_current(self, box: Box, fd: int) -> bool:
         """True if the box has not changed since its last scan."""
-        last = self._scanners[box].last
         try:
-            return last is not None and generation_of(fd) == last.generation
+            return generation_of(fd) == self._scanners[box].last.generation
         except OSError:
             return False
 

@@ -24,8 +24,9 @@ from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
 from .listing import split_key
 from .liveness.processes import BootClock, Certainty, Descriptor, Process, Processes, judge_pids, lock_owners, read_table
-from .storage.disk import disk_of, is_local, mount_of, who_am_i
+from .storage.disk import OpenFolder, disk_of, is_local, mount_of, who_am_i
 from .storage.location import folders_dir, opened_below
+from .storage.rows import epoch
 
 # Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
 # kernel's lock table.
@@ -102,16 +103,14 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
             raise FileNotFoundError(2, "gone")
         with opened_below(above, within or ".") as folder:
             asked = [Asked(os.lstat(name, dir_fd=folder), folder)]
-            parsed = names.parse(name, claimed=True) if box is Box.CUR else None
-            token = parsed.token if parsed is not None else None
-            since = parsed.claimed_us / 1e6 if parsed is not None and parsed.claimed_us is not None else None
-            consumers = dirs.private_dir(CONSUMERS) if token is not None else None
-            if token is not None and consumers is not None:
-                asked += _there(consumers, token, "its holder's presence file", "holds the claim", since)
+            claim = names.parse(name, claimed=box is Box.CUR)
+            if claim.token is not None and (consumers := dirs.private_dir(CONSUMERS)) is not None:
+                presence = "its holder's presence file"
+                asked += _there(consumers, claim.token, presence, "holds the claim", epoch(claim.claimed_us))
             return holders_of(shown, asked, processes)
 
 
-def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Processes) -> Holders:
+def who_has_path(path: str, folders: Iterable[OpenFolder], processes: Processes) -> Holders:
     """Finds the processes that hold a file in one of ``folders`` (path as shown, descriptor), or in ``cursors/`` below one: a
     lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
     with _translate_errors(escape(path)), _folder(path, folders) as folder:
@@ -123,7 +122,7 @@ def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Proce
 
 
 @contextmanager
-def _folder(path: str, folders: Iterable[tuple[str, int]]) -> Iterator[int]:
+def _folder(path: str, folders: Iterable[OpenFolder]) -> Iterator[int]:
     above, name = os.path.split(path)
     for folder, fd in folders:
         below = "" if above == folder else "cursors" if above == os.path.join(folder, "cursors") else None

@@ -320,17 +320,6 @@ _SAMPLES = 100
 """Completions that one look reports at least, if there are so many."""
 
 
-def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> Events:
-    """Returns the difference of two scans of (``new``, ``cur``) as a batch of events. Messages that came and went in between are
-    missing."""
-    (new, cur), (old_new, old_cur) = after, before
-    return Events(
-        {Box.NEW: Counter(new - old_new), Box.CUR: Counter(cur - old_cur)},
-        {Box.NEW: Counter(old_new - new), Box.CUR: Counter(old_cur - cur)},
-        at=at,
-    )
-
-
 def last_claim(claims: Iterable[Row], cur: BoxScan) -> float | None:
     """Returns the time of the last claim, as far as the claims that exist tell it: that of the newest of them, if nothing changed
     in ``cur`` after it. Else others may have been claimed and finished since."""
@@ -407,7 +396,10 @@ class FlowMeter(Struct):
         self._aside_ids = self._set_aside.ids().keys()
         self._add(report.batches, before)
         if self.last_claim_at is None and claims and not (self._listened and report.listening):
-            self._adopt(claims, cur)
+            for row in claims:  # those that existed when watching began
+                if row.in_box_since is not None and len(self._claimed_at) < _REMEMBERED:
+                    self._claimed_at.setdefault(row.id, row.in_box_since)
+            self.last_claim_at = last_claim(claims, cur)
         if starting:  # the first batch tells what came since
             self._since = now if self._since is None else self._since
             return Flow(self._since, now, exact=False)
@@ -426,9 +418,12 @@ class FlowMeter(Struct):
         self._compared_scans = (new.number, cur.number)
         before, self._compared = self._compared, None
         if len(new.names) + len(cur.names) <= _COMPARED_AT_MOST:
-            self._compared = after = (set(new.names), set(cur.names))
-            if before is not None:
-                self._add([difference(now, before, after)], aside)
+            self._compared = waiting, claimed = set(new.names), set(cur.names)
+            if before is not None:  # messages that came and went in between are missing
+                self._add([Events(
+                    {Box.NEW: Counter(waiting - before[0]), Box.CUR: Counter(claimed - before[1])},
+                    {Box.NEW: Counter(before[0] - waiting), Box.CUR: Counter(before[1] - claimed)}, at=now,
+                )], aside)  # fmt: skip
 
     def _add(self, batches: Sequence[Events], aside: Set[str]) -> None:
         """Counts the batches of one look. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
@@ -653,13 +648,6 @@ class FlowMeter(Struct):
             holders = set(sorted(holders, key=lambda holder: done[holder] + failed[holder], reverse=True)[:_MOST])
         self._finished, self._failed, self._failed_now, self._holder_claims = Counter(), self._failed_now, Counter(), {}
         return {holder: HolderFlow(done[holder], failed[holder], claimed.get(holder)) for holder in holders}
-
-    def _adopt(self, claims: Iterable[Row], cur: BoxScan) -> None:
-        """Takes in the claims that existed when watching began."""
-        for row in claims:
-            if row.in_box_since is not None and len(self._claimed_at) < _REMEMBERED:
-                self._claimed_at.setdefault(row.id, row.in_box_since)
-        self.last_claim_at = last_claim(claims, cur)
 
 
 def _last(claims: list[Name]) -> Name:

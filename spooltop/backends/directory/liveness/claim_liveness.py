@@ -262,6 +262,8 @@ class JudgedClaim(NamedTuple):
 
 
 NOT_JUDGED = JudgedClaim(None, "", None)
+Verdicts = Mapping[str, tuple[Verdict | None, str]]
+"""Name → verdict and evidence, without names that have gone."""
 
 
 class ClaimJudge(Struct):
@@ -302,7 +304,7 @@ class ClaimJudge(Struct):
             self._rows = tuple(sorted(rows, key=lambda row: (row.in_box_since or 0.0, row.name)))
         return self._rows, count <= self._options.judged_at_most
 
-    def judge_again(self, dirs: SpoolDirs, names: Iterable[str], certainty: Certainty) -> dict[str, tuple[Verdict | None, str]]:
+    def judge_again(self, dirs: SpoolDirs, names: Iterable[str], certainty: Certainty) -> Verdicts:
         """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone."""
         claims, _ = self._looked_up(dirs, names)
         self._judge(dirs, claims, certainty, Progress(), {})
@@ -500,22 +502,21 @@ def claiming(rows: Sequence[Row]) -> tuple[list[ConsumerRow], int]:
             nameless += 1
         else:
             held.setdefault((token, pid, None if token else row.verdict), []).append(row)
-    return [_claimant(token, some) for (token, _, _), some in held.items()], nameless
-
-
-def _claimant(token: str, rows: Sequence[Row]) -> ConsumerRow:
-    first = rows[0]
-    return ConsumerRow(
-        verdict=first.verdict or Verdict.UNKNOWN,
-        evidence=first.evidence,
-        owner=first.owner or Owner(),
-        token=token or None,
-        claims=len(rows),
-        claimed_at=min(began(rows), default=None),
-        claimed_is_bound=first.since_is_bound,
-        last_claim_at=max(began(row for row in rows if not row.since_is_bound), default=None),
-        ids=tuple(row.id for row in rows[:_IDS]),
-    )
+    claimants = [
+        ConsumerRow(
+            verdict=some[0].verdict or Verdict.UNKNOWN,
+            evidence=some[0].evidence,
+            owner=some[0].owner or Owner(),
+            token=token or None,
+            claims=len(some),
+            claimed_at=min(began(some), default=None),
+            claimed_is_bound=some[0].since_is_bound,
+            last_claim_at=max(began(row for row in some if not row.since_is_bound), default=None),
+            ids=tuple(row.id for row in some[:_IDS]),
+        )
+        for (token, _, _), some in held.items()
+    ]
+    return claimants, nameless
 
 
 class _Sample(Struct, frozen=True):
@@ -554,9 +555,9 @@ class ConsumerGatherer(Struct):
         if rows is not self._rows:
             self._claimants, self._rows = claiming(rows), rows
         claimants, nameless = self._claimants
-        if due:
-            self._look_at_idle(dirs, {one.token for one in claimants if one.token is not None}, certainty)
         known = {one.token for one in claimants}
+        if due:
+            self._look_at_idle(dirs, known, certainty)
         found = [*claimants, *(one for one in self._idle if one.token not in known)]
         found.sort(key=lambda one: (-one.rank, one.claimed_at is None, one.claimed_at or 0.0))
         exited = sum(one.exited for one in found)
@@ -573,7 +574,7 @@ class ConsumerGatherer(Struct):
             self._slow_until = self._due if ended - began > _SAMPLED_EVERY / _SHARE else ended
         return self._last
 
-    def _look_at_idle(self, dirs: SpoolDirs, claiming: set[str], certainty: Certainty) -> None:
+    def _look_at_idle(self, dirs: SpoolDirs, claiming: set[str | None], certainty: Certainty) -> None:
         """Tests the consumers that have a presence file and no claim; those found dead are not tested again."""
         try:
             tokens = _presence_tokens(dirs) or []

@@ -19,6 +19,9 @@ from spooltop.model.vocabulary import LIVE, Action, Box, escape
 from ...access import group_name, user_name
 from ..world import System
 
+OpenFolder = tuple[str, int]
+"""A folder: its path, and a descriptor."""
+
 # Finds the file system of a descriptor: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5).
 
 
@@ -149,14 +152,14 @@ class OpenSpool(Struct):
             self._mount = (at, mount_of(dirs.root))
         return self._mount[1]
 
-    def folders(self, dirs: SpoolDirs) -> list[tuple[str, int]]:
+    def folders(self, dirs: SpoolDirs) -> list[OpenFolder]:
         """Returns (path, descriptor) of the spool and of its parent directory, where locks and cursors are looked for."""
         found = [(self.path, dirs.root)]
         if self._parent >= 0:
             found.append((os.path.dirname(self.path), self._parent))
         return found
 
-    def boxes(self, dirs: SpoolDirs) -> dict[Box, tuple[str, int]]:
+    def boxes(self, dirs: SpoolDirs) -> dict[Box, OpenFolder]:
         """Returns (path, descriptor) of each box that is open."""
         return {box: (os.path.join(self.path, box), dirs.box(box)) for box in LIVE if box not in dirs.errors}
 
