@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -51,23 +50,15 @@ class ProcOwner(NamedTuple):
     hides: bool
 
 
-def _spelled_ends(connection: tuple[str, str]) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the ends of a connection as the tables of the kernel spell them; an IPv4 one may also belong to a socket of IPv6.
-    Yields nothing for what is no address of either."""
+def _end_of(end: str) -> tuple[object, int] | None:
+    """An end of a connection, equal to that of an IPv6 socket which stands for the same IPv4 address; None for no address."""
     from ipaddress import ip_address  # a look at a directory does without it
 
-    ends = [end.rpartition(":") for end in connection]
-    for prefix in ("", "::ffff:"):
-        try:
-            own, other = (_spelled_end(ip_address(prefix + host.strip("[]")).packed, int(port)) for host, _, port in ends)
-        except ValueError:
-            continue
-        yield own, other
-
-
-def _spelled_end(address: bytes, port: int) -> bytes:
-    words = (int.from_bytes(address[at : at + 4], sys.byteorder) for at in range(0, len(address), 4))
-    return b"".join(b"%08X" % word for word in words) + b":%04X" % port
+    host, _, port = end.rpartition(":")
+    with suppress(ValueError):
+        address = ip_address(host.strip("[]"))
+        return getattr(address, "ipv4_mapped", None) or address, int(port)
+    return None
 
 
 def _numbers_in(status: bytes, name: bytes) -> list[int]:
@@ -361,13 +352,20 @@ class Processes:
     ) -> list[tuple[int, float, tuple[str, str]]]:
         """Returns pid, start (seconds since boot) and connection of each of ``pids`` that has one of these TCP connections open,
         (own end, other end) as ``ADDRESS:PORT``; those that this user may not look into are left out."""
-        sockets = self._connection_inodes(connections)
+        import psutil
+
+        wanted = {tuple(map(_end_of, one)): one for one in connections}
         found = []
-        for pid in pids if sockets else ():
+        for pid in pids if wanted else ():
             before = self.process(pid)
-            held = sockets.keys() & self._sockets(pid)
-            if held and before is not None and before.started is not None and self.process(pid) == before:
-                found.append((pid, before.started, sockets[min(held)]))
+            try:
+                opened = psutil.Process(pid).net_connections("tcp")
+            except (psutil.Error, OSError):
+                continue  # ended meanwhile, or closed to this user
+            ends = (tuple(_end_of(f"{ip}:{port}") for ip, port in (one.laddr, one.raddr)) for one in opened if len(one.raddr))
+            held = min((wanted[both] for both in ends if both in wanted), default=None)
+            if held is not None and before is not None and before.started is not None and self.process(pid) == before:
+                found.append((pid, before.started, held))
         return found
 
     def has_ended(self, pid: int, started: float) -> bool | None:
@@ -487,42 +485,19 @@ class Processes:
                 continue  # closed meanwhile, or something that has no inode
             yield int(descriptor), file
 
-    def _links(self, pid: int) -> Iterator[tuple[str, str]]:
-        """Yields each descriptor of a process, with what it is open on (proc_pid_fd(5)). Raises ``OSError`` if they cannot be
-        listed, ``PermissionError`` if they cannot be looked at."""
-        folder = f"{self._root}/{pid}/fd"
-        for descriptor in os.listdir(folder):
-            try:
-                yield descriptor, os.readlink(f"{folder}/{descriptor}")
-            except PermissionError:
-                raise
-            except OSError:
-                continue  # closed meanwhile
-
-    def _sockets(self, pid: int) -> set[int]:
-        """The inodes of the sockets that a process has open; empty where this user may not look into it."""
-        with suppress(OSError):
-            return {int(link[len("socket:[") : -1]) for _, link in self._links(pid) if link.startswith("socket:[")}
-        return set()
-
-    def _connection_inodes(self, connections: Collection[tuple[str, str]]) -> dict[int, tuple[str, str]]:
-        """The TCP sockets of this network namespace with these ends (own, other; ``ADDRESS:PORT``), by inode."""
-        wanted = {spelled: one for one in connections for spelled in _spelled_ends(one)}
-        found: dict[int, tuple[str, str]] = {}
-        for table in ("tcp", "tcp6") if wanted else ():
-            for line in (self._bytes(f"net/{table}", 1 << 26) or b"").splitlines()[1:]:
-                fields = line.split()
-                if len(fields) > 9 and (one := wanted.get((fields[1], fields[2]))) is not None and fields[9] != b"0":
-                    found[int(fields[9])] = one
-        return found
-
     def _inotify(self, pid: int) -> tuple[set[FileId], int, int]:
         """Reads which files a process watches by inotify(7), and how many instances and watches it has of those that its user may
         have, from the ``inotify`` lines of fdinfo; devices as (major, minor) of the kernel make them. Raises ``OSError`` if its
         descriptors cannot be listed or looked at."""
         found: set[FileId] = set()
         instances = watches = 0
-        for descriptor, link in self._links(pid):
+        for descriptor in os.listdir(f"{self._root}/{pid}/fd"):
+            try:
+                link = os.readlink(f"{self._root}/{pid}/fd/{descriptor}")
+            except PermissionError:
+                raise
+            except OSError:
+                continue  # closed meanwhile
             if "inotify" not in link:
                 continue
             instances += 1

@@ -384,7 +384,9 @@ class PidJudge(Struct):
                 JudgedMember(*state, *verdict, Owner(self._here, pid, name=state.name))
                 for (state, pid), verdict in zip(numbered, by_pid, strict=True)
             ]
-        clients = {one.pid: one for one in self._around.clients([pid for _, pid in numbered], look.connections)}
+        known = {name for name, one in self._seen.items() if one.connection in look.connections}
+        asked = [pid for state, pid in numbered if state.name not in known]
+        clients = {one.pid: one for one in self._around.clients(asked, look.connections)}
         self._seen |= {state.name: clients[pid] for state, pid in numbered if pid in clients}
         pairs = zip(numbered, by_pid, strict=True)
         return [self._judged(look, state, pid, verdict, words) for (state, pid), (verdict, words) in pairs]
