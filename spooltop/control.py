@@ -275,12 +275,10 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         be written, or the message is too large to be redacted in memory."""
         from spooltop.operate.operations import save_file
 
-        payload = self._reader.read(key, 65536)
-        if payload.size > _SAVED_AT_MOST:
+        payload = self._reader.read(key, _SAVED_AT_MOST)
+        if payload.truncated:
             advice = "spooltop show PATH ID --raw > FILE writes it as far as memory allows"
             raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
-        if payload.truncated:
-            payload = self._reader.read(key, _SAVED_AT_MOST)
         data = self._redactor.data(payload.data)
         return save_file(path, data), len(data)
 

@@ -13,7 +13,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -40,6 +40,7 @@ _WORDS = (
     "poll_line", "cursor_field", "who_writes", "syslog", "mouse", "claims_hosts", "claims_pids", "redis_user", "redis_password",
     "stream_maxlen",
 )  # fmt: skip
+_YES_OR_NO = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)}
 SECRET = "redis_password"
 """Setting whose value is never shown."""
 NAMES = (*Thresholds.__struct_fields__, *LISTS, *_WORDS)
@@ -129,12 +130,8 @@ class Settings(Struct, frozen=True):
     def _yes_or_no(self, name: str, *, default: bool) -> bool:
         variable = PREFIX + name.upper()
         word = self.words.get(variable, "").strip().lower()
-        if word in ("1", "true", "yes", "on"):
-            return True
-        if word in ("0", "false", "no", "off"):
-            return False
-        if not word:
-            return default
+        if word in (known := {"": default, **_YES_OR_NO}):
+            return known[word]
         what = f"{variable}={escape(word)} is neither yes nor no"
         raise self.blamed(UsageError(what, advice=f"write {variable}={int(not default)}"))
 
@@ -189,12 +186,12 @@ def why_not_read(file: str) -> str:
     return ""
 
 
-def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
+def load(environ: Mapping[str, str]) -> Settings:
     """Loads all settings. A missing file is skipped, and so is one that root does not trust. Raises ``UsageError`` for a file
     that cannot be read or parsed: it may contain ``read_only``, which its author relies on."""
     found = from_environ(environ)
     words, origins = dict(found.words), dict(found.origins)
-    for file in files_of(environ) if files is None else files:
+    for file in files_of(environ):
         for name, text in ({} if why_not_read(file) else _of_file(file)).items():
             if name not in origins:
                 words[PREFIX + name.upper()] = text
@@ -217,18 +214,18 @@ class SettingsFiles:
         if states == self._states:
             return None
         self._states = states
-        return load(self._environ, self.paths)
+        return load(self._environ)
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        states: list[tuple[int, int, int] | None] = []
-        for path in self.paths:
-            try:
-                found = os.stat(path)
-            except OSError:
-                states.append(None)
-            else:
-                states.append((found.st_ino, found.st_mtime_ns, found.st_size))
-        return states
+        return [*map(_state, self.paths)]
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _of_file(file: str) -> dict[str, str]:

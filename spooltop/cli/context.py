@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -59,9 +59,11 @@ class Context(Struct, frozen=True):
     patience: float = PATIENCE
     """Seconds after which a file system that a command reads does not answer."""
 
-    def control(self, args: Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
-        """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
-        meanwhile; ``owners`` as in ``control.open_control``."""
+    def control(self, args: Namespace, path: str | None = None, *, watch: bool = False, owners: bool = True) -> Control:
+        """Opens the target of a command that looks or changes once, by default that of ``args`` (``here_or``). With ``watch``, it
+        also receives the changes that happen meanwhile; ``owners`` as in ``control.open_control``."""
+        if path is None:
+            path = args.path = here_or(args)
         more = {"watch": watch, "owners": owners, "patience": self.patience, **watching(args)}
         with while_waiting(self.terminal, "opening"):
             return self.open(path, read_only=args.read_only, as_kind=args.as_kind, **more)
@@ -82,25 +84,25 @@ def watching(args: Namespace) -> dict[str, Any]:
     return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 
-def here_or(path: str | None, as_kind: str = "", cursor_files: Sequence[str] | None = None) -> str:
-    """Returns ``path``; without one, the current directory if it can be opened, else the directory of the first of
-    ``cursor_files``. Raises ``UsageError`` if there is none of these."""
-    if path is not None:
-        return path
+def here_or(args: Namespace) -> str:
+    """Returns the path of a command; without one, the current directory if it can be opened, else the directory of the first
+    cursor file. Raises ``UsageError`` if there is none of these."""
+    if args.path is not None:
+        return str(args.path)
     from spooltop.run_each import run_each
     from spooltop.targets import identify_target
 
     def is_target(path: str) -> bool:
         try:
-            identify_target(path, as_kind=as_kind)
+            identify_target(path, as_kind=args.as_kind)
         except SpooltopError:
             return False
         return True
 
     if run_each(["."], is_target, _FIRST) != [False]:
         return "."
-    if cursor_files:
-        return os.path.dirname(cursor_files[0]) or "."
+    if args.cursor_file:
+        return os.path.dirname(args.cursor_file[0]) or "."
     raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h")
 
 
@@ -109,7 +111,7 @@ def targets_of(args: Namespace, context: Context, *, strict: bool = False) -> li
     else as ``here_or``. ``strict`` as of ``targets.find_targets``."""
     named = args.paths or _named_in_settings(context)
     if not named:
-        return [here_or(None, args.as_kind, args.cursor_file)]
+        return [here_or(args)]
     if args.cursor_file:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
     from spooltop.run_each import run_each

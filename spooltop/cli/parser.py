@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -30,36 +31,20 @@ VERDICTS = ("dead", "alive", "unknown", "writing", "abandoned")
 YES = "do not ask; where a holder is unknown, only as --yes=COUNT with the number of the plan"
 
 
-class Option(Struct, frozen=True):
-    """An argument of a command: its spellings with a blank between, or its name where it has a place. ``about`` is its help, or
-    the function that makes it where that loads more modules; ``more`` is what ``add_argument`` takes besides."""
-
-    flags: str
-    about: str | Callable[[], str]
-    more: Mapping[str, Any]
-
-    @property
-    def help(self) -> str:
-        return self.about if isinstance(self.about, str) else self.about()
-
-    @property
-    def value(self) -> str:
-        """The name of the value that it takes; empty for one without."""
-        return (self.more["metavar"] or self.flags.lstrip("-").upper()) if "metavar" in self.more else ""
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The values that there are; empty: any."""
-        return tuple(self.more.get("choices", ()))
+Help = str | Callable[[], str]
+"""The help of an argument, or the function that makes it where that loads more modules."""
+Option = tuple[str, Help, dict[str, Any]]
+"""An argument of a command: its spellings with a blank between, or its name where it has a place; its help; and what
+``add_argument`` takes besides."""
 
 
-def option(flags: str, metavar: str | None, about: str | Callable[[], str], **more: Any) -> Option:
-    return Option(flags, about, {"metavar": metavar, **more})
+def option(flags: str, metavar: str | None, about: Help, **more: Any) -> Option:
+    return flags, about, {"metavar": metavar, **more}
 
 
 def flag(flags: str, about: str) -> Option:
     """An option without a value."""
-    return Option(flags, about, {"action": "store_true"})
+    return flags, about, {"action": "store_true"}
 
 
 def seconds(text: str) -> float:
@@ -117,7 +102,7 @@ SELECTION = (
     option("what", "ID", "ids as listed, - for ids or `ls --json` lines on stdin, or ALL", nargs="*"),
     option("--box", "BOX", "the box: " + ", ".join(BOXES), choices=BOXES),
     option("--source", "NAME", "only from this source"),
-    option("--older-than", "AGE", "in the box for longer than this: 90, 10m, 2h, 1d"),
+    option("--older-than", "AGE", "in the box for longer than this: 90, 10m, 2h, 1d", type=parse_age),
     option("--verdict", "VERDICT", "only this verdict: " + ", ".join(VERDICTS), choices=VERDICTS),
     option("--filter", "QUERY", "text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead", default=""),
 )
@@ -145,7 +130,8 @@ class _Wrapping(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises ``UsageError`` instead of printing and exiting, and accepts no abbreviations."""
+    """An argparse parser that raises ``UsageError`` instead of printing and exiting, and accepts no abbreviations. ``arguments``
+    are those of the command, and those of all commands before them."""
 
     def __init__(self, command: Command) -> None:
         does = f"{command.does[0].upper()}{command.does[1:]}."
@@ -160,9 +146,11 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
-        self.set_defaults(rate=None, force=False, json=False, watch=None, locks=command.locks)
-        for one in command.arguments:
-            self.add_argument(*one.flags.split(), help=one.help, **one.more)
+        self.set_defaults(path=None, cursor_file=None, rate=None, force=False, json=False, watch=None, locks=command.locks)
+        self.arguments = [
+            self.add_argument(*flags.split(), help=about if isinstance(about, str) else about(), **more)
+            for flags, about, more in (*COMMON, *command.own)
+        ]
 
     def format_help(self) -> str:
         self.formatter_class = _Wrapping
@@ -195,10 +183,6 @@ class Command(Struct, frozen=True):
     own: tuple[Option, ...]
     more: str = ""
     locks: bool = False
-
-    @property
-    def arguments(self) -> tuple[Option, ...]:
-        return (*COMMON, *self.own)
 
     def help(self) -> str:
         """The text of ``-h``; that of the dashboard is about all commands."""
@@ -273,7 +257,7 @@ _TABLE = (
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
         "commands.work:work", (
             PATH, option("--jobs", "N", "number of commands at once", type=int, default=1),
-            option("--timeout", "AGE", "kill the command after 90, 10m … and release its message"),
+            option("--timeout", "AGE", "kill the command after 90, 10m … and release its message", type=parse_age),
             flag("--drain", "end when no message is left"), flag("--no-recover", "do not requeue claims of dead consumers"),
             flag("--no-durable", "faster: an ack may be undone when the power fails"),
             flag("--quiet", "print no line for each message on stderr"),
@@ -658,9 +642,9 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
         if "-" in named:
             read, boxes = _from_lines(terminal)
             ids += read
-            if box is None and box_from_lines and len(boxes) > 1:
-                raise UsageError(f"the lines are of {' and '.join(sorted(boxes))}", advice="name one box with --box")
             if box is None and box_from_lines and boxes:
+                if len(boxes) > 1:
+                    raise UsageError(f"the lines are of {' and '.join(sorted(boxes))}", advice="name one box with --box")
                 box = Box(boxes.pop())
     if args.filter:
         from spooltop.model import query
@@ -670,7 +654,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
         box=box,
         ids=None if ids is None else tuple(dict.fromkeys(ids)),
         source=None if args.source is None else _unescaped(args.source, "a source"),
-        older_than=None if args.older_than is None else parse_age(args.older_than),
+        older_than=args.older_than,
         verdict=Verdict(args.verdict) if args.verdict else None,
         filter=args.filter,
         everything=everything,
@@ -715,22 +699,17 @@ def _unescaped(word: str, what: str) -> str:
 
 def _from_lines(terminal: Terminal) -> tuple[list[str], set[str]]:
     """Reads ids and boxes from lines that are ids, or objects of ``ls --json``."""
-    ids = []
-    boxes = set()
-    for line in terminal.lines():
-        if not line.strip():
-            continue
+    ids, boxes = [], set()
+    for line in filter(str.strip, terminal.lines()):
+        thing: Any = None
         if line.startswith("{"):
-            try:
+            with suppress(ValueError):  # an id may begin with a brace
                 thing = json.loads(line)
-            except ValueError:
-                thing = None  # an id may begin with a brace
-            if isinstance(thing, dict):
-                if not isinstance(thing.get("id"), str):
-                    raise UsageError("a line of stdin has no id", advice="give lines of `spooltop ls --json`, or ids")
-                ids.append(id_of(thing["id"]))
-                if thing.get("box") in tuple(Box):
-                    boxes.add(thing["box"])
-                continue
+        if isinstance(thing, dict):
+            if not isinstance(thing.get("id"), str):
+                raise UsageError("a line of stdin has no id", advice="give lines of `spooltop ls --json`, or ids")
+            line = thing["id"]
+            if (box := thing.get("box")) in BOXES:
+                boxes.add(box)
         ids.append(id_of(line))
     return ids, boxes

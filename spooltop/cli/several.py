@@ -42,8 +42,8 @@ def spools_watch(
         return context.open(target, read_only=True, as_kind=args.as_kind, watch=live, owners=False)
 
     return SpoolsWatch(
-        targets, glancing, opened, count=count_boxes, find=partial(targets_of, args, context, strict=True),
-        most_open=(_files(_OTHER_FILES + _FILES * len(targets)) - _OTHER_FILES) // _FILES,
+        targets, glancing, opened, count_boxes, partial(targets_of, args, context, strict=True),
+        (_files(_OTHER_FILES + _FILES * len(targets)) - _OTHER_FILES) // _FILES,
     )  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def glance_json(one: Glance) -> dict[str, Any]:
 def glance_lines(glances: Sequence[Glance]) -> Iterator[str]:
     """A title, the names of the columns, and a line for each target. The problem is last and whole."""
     troubled = sum(one.troubled for one in glances)
-    newest = max((one.snapshot.taken_at for one in glances if one.snapshot is not None), default=None)
-    as_of = "" if newest is None else f" · as of {clock_time(newest)}"
+    newest = max(one.seen.taken_at for one in glances)
+    as_of = f" · as of {clock_time(newest)}" if newest else ""
     yield f"{len(glances)} spools · {troubled} with problems, worst first{as_of}"
     names = [escape(without_secrets(one.target)) for one in glances]
     width = max(map(len, ["spool", *names]))
@@ -97,7 +97,7 @@ def glance_lines(glances: Sequence[Glance]) -> Iterator[str]:
 
 
 def _problem(one: Glance) -> str:
-    more = len(one.snapshot.problems) - 1 if one.snapshot is not None else 0
+    more = len(one.seen.problems) - 1
     return printable(one.says) + (f" (and {more} more)" if more > 0 else "")
 
 

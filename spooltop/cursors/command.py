@@ -21,7 +21,7 @@ MUTED_FOR = "1h"
 
 
 def cursors(args: Namespace, context: Context) -> int:
-    args.path = here_or(args.path, args.as_kind, args.cursor_file)
+    args.path = here_or(args)
     asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
     if len(asked) > 1:
         raise UsageError(f"--{asked[0]} and --{asked[1]} together", advice="one at a time")
@@ -51,7 +51,7 @@ def _set(args: Namespace, context: Context) -> int:
         raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", advice="as in --set imessage=89640")
     source = _source(name)
     file = None if args.file is None else _unescaped(args.file)
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         value, words = _value(control, source, file, text, args.type)
         options: dict[str, Json] = {"source": source, "value": value}
         if file is not None:
@@ -80,7 +80,7 @@ def _mute(args: Namespace, context: Context) -> int:
     if not equals:
         name, age = args.mute, MUTED_FOR
     source, seconds = _source(name), parse_age(age)
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         known = [cursor.source for cursor in answered(control.look(), control.target).cursors]
         if source not in known:
             there = ", ".join(map(escape, known)) or "none"
@@ -94,7 +94,7 @@ def _mute(args: Namespace, context: Context) -> int:
 
 def _unmute(args: Namespace, context: Context) -> int:
     source = _source(args.unmute)
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         ended = control.unmute(source)
     thing = {"source": escape(source), "muted_until": None, "was_muted": ended}
     context.terminal.show([thing], [f"{escape(source)} is no longer muted"] if ended else [])

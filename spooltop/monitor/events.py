@@ -46,17 +46,16 @@ class QueueEvent(Struct, frozen=True):
     more: Mapping[str, Json] = field(default_factory=dict)
 
 
-class TargetEvents:
+class TargetEvents(Struct):
     """Compares the looks at one target."""
 
-    def __init__(self, target: str) -> None:
-        self._target = escape(target)
-        self._problems: dict[_Key, tuple[Problem, float]] = {}
-        """The reported problems, each with the time when it was last seen."""
-        self._reverts: dict[str, int] = {}
-        self._reported: dict[str, None] = {}
-        self._unreadable = ""
-        self._first = True
+    target: str
+    _problems: dict[_Key, tuple[Problem, float]] = {}
+    """The reported problems, each with the time when it was last seen."""
+    _reverts: dict[str, int] = {}
+    _reported: dict[str, None] = {}
+    _unreadable: str = ""
+    _first: bool = True
 
     def look(self, snapshot: Snapshot, operations: Sequence[OperationRecord]) -> list[QueueEvent]:
         """Returns the events since the look before. The problems of the first look begin with it; its operations are known.
@@ -133,7 +132,7 @@ class TargetEvents:
         )
 
     def _event(self, kind: EventKind, at: float, subject: str, text: str, /, **more: Json) -> QueueEvent:
-        return QueueEvent(kind, at, self._target, subject, text, more)
+        return QueueEvent(kind, at, escape(self.target), subject, text, more)
 
 
 def as_text(event: QueueEvent) -> str:

@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
-from spooltop.model.snapshot import Observation, Problem, Snapshot, pause_words
+from spooltop.model.snapshot import Observation, Problem, Rates, Snapshot, pause_words
 from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 
@@ -34,27 +34,30 @@ class Level(IntEnum):
     PENDING = 6
 
 
+_NOT_SEEN = Snapshot(Observation("", "", 0.0, True, {}, proves_death=False), Rates())
+
+
 class Glance(Struct, frozen=True):
     """All that is known of ``target``. ``counted`` are the names in its boxes before the first look (None: a box that cannot be
     counted), ``snapshot`` is the last look, ``error`` says why there is none. ``silent_for``: seconds for which it has not
     answered, and ``step`` the part that does not."""
 
     target: str
-    counted: Mapping[Box, int | None] | None = None
+    counted: Mapping[Box, int | None] = {}
     snapshot: Snapshot | None = None
     error: str = ""
     silent_for: float | None = None
     step: str = ""
 
     @property
-    def _observation(self) -> Observation | None:
-        return None if self.snapshot is None else self.snapshot.observation
+    def seen(self) -> Snapshot:
+        """The last look; one without boxes and problems where there is none."""
+        return self.snapshot or _NOT_SEEN
 
     @property
     def worst(self) -> Problem | None:
         """The worst of its problems: critical ones before warnings, then in the order of the codes."""
-        problems = self.snapshot.problems if self.snapshot is not None else ()
-        return min(problems, key=lambda one: (Level[one.severity.name], one.rank), default=None)
+        return min(self.seen.problems, key=lambda one: (Level[one.severity.name], one.rank), default=None)
 
     @property
     def level(self) -> Level:
@@ -66,7 +69,7 @@ class Glance(Struct, frozen=True):
             return Level.PENDING
         if (worst := self.worst) is not None:
             return Level[worst.severity.name]
-        return Level.FINE if self.snapshot.observation.paused is None else Level.NOTE
+        return Level.FINE if self.seen.observation.paused is None else Level.NOTE
 
     @property
     def troubled(self) -> bool:
@@ -82,15 +85,14 @@ class Glance(Struct, frozen=True):
             return self.error
         if (worst := self.worst) is not None:
             return worst.text
-        if self.snapshot is None or (pause := self.snapshot.observation.paused) is None:
-            return ""
-        return f"paused {pause_words(pause, self.snapshot.taken_at)}"
+        pause = self.seen.observation.paused
+        return "" if pause is None else f"paused {pause_words(pause, self.seen.taken_at)}"
 
     @property
     def only_paused(self) -> bool:
         """True where nothing is worse than that it is paused."""
-        paused = (observation := self._observation) is not None and observation.paused is not None
-        return paused and (self.level is Level.NOTE or (self.worst is not None and self.worst.code == "paused"))
+        worst = self.worst.code if self.worst is not None else ""
+        return self.seen.observation.paused is not None and (self.level is Level.NOTE or worst == "paused")
 
     def count(self, *boxes: Box) -> int | None:
         """The number of messages in ``boxes``; None where that is not known."""
@@ -98,16 +100,15 @@ class Glance(Struct, frozen=True):
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def _count(self, box: Box) -> int | None:
-        if (observation := self._observation) is None:
-            return None if self.counted is None else self.counted.get(box)
-        state = observation.boxes.get(box)
+        if self.snapshot is None:
+            return self.counted.get(box)
+        state = self.snapshot.observation.boxes.get(box)
         return state.count if state is not None else 0 if box in ASIDE else None
 
     @property
     def rates(self) -> tuple[float | None, float | None]:
         """Messages that come, and that are done, per second; None where that is not measured."""
-        rates = self.snapshot.rates if self.snapshot is not None else None
-        return (None, None) if rates is None else (rates.in_per_s, rates.done_per_s)
+        return self.seen.rates.in_per_s, self.seen.rates.done_per_s
 
     @property
     def figures(self) -> tuple[object, ...]:
@@ -119,20 +120,18 @@ class Glance(Struct, frozen=True):
     @property
     def complete(self) -> bool:
         """False where counts are lower bounds."""
-        return self.snapshot is None or self.snapshot.observation.complete
+        return self.seen.observation.complete
 
     @property
     def dead(self) -> int | None:
         """The number of claims of dead consumers; None where it is not judged, or nothing could prove it."""
-        observation = self._observation
-        if observation is None or not (observation.judges_claims and observation.proves_death) or self._count(Box.CUR) is None:
-            return None
-        return observation.counts.dead
+        seen = self.seen.observation
+        return seen.counts.dead if seen.judges_claims and seen.proves_death and self._count(Box.CUR) is not None else None
 
     @property
     def oldest_at(self) -> float | None:
         """When the oldest message in ``new`` was put, epoch seconds; None where there is none, or it is not known."""
-        state = observation.boxes.get(Box.NEW) if (observation := self._observation) is not None else None
+        state = self.seen.observation.boxes.get(Box.NEW)
         return state.oldest_at if state is not None and state.count else None
 
 
@@ -142,7 +141,7 @@ def natural(name: str) -> tuple[str, ...]:
 
 
 def _badness(one: Glance) -> tuple[int, int, float, tuple[str, ...]]:
-    count = len(one.snapshot.problems) if one.snapshot is not None else 0
+    count = len(one.seen.problems)
     # Without a problem the oldest message says nothing, and lines would change their places with each message that is taken.
     oldest = inf if one.oldest_at is None or not count else one.oldest_at
     return one.level, -count, oldest, natural(one.target)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, islice, product
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from spooltop import __version__
 from spooltop.control import Control
@@ -47,12 +47,11 @@ _RECENT = 1_000
 _Sample = tuple[Any, ...]
 
 
-class _Durations:
+class _Durations(Struct):
     """A histogram of durations."""
 
-    def __init__(self) -> None:
-        self._counts = [0.0] * (len(_BOUNDS) + 1)
-        self._sum = 0.0
+    _counts: list[float] = field(default_factory=lambda: [0.0] * (len(_BOUNDS) + 1))
+    _sum: float = 0.0
 
     def add(self, seconds: float, weight: float) -> None:
         self._counts[bisect_left(_BOUNDS, seconds)] += weight
@@ -72,14 +71,13 @@ class _Source(Struct):
     at: float
 
 
-class _Operations:
+class _Operations(Struct):
     """Counts the items of operations by action and outcome. A journal drops old parts, and a counter does not go back."""
 
-    def __init__(self) -> None:
-        self._recent: dict[str, OperationRecord] = {}
-        self._before: Counter[tuple[str, str]] = Counter()
-        self._dropped_at = -math.inf
-        self._read = False
+    _recent: dict[str, OperationRecord] = {}
+    _before: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _dropped_at: float = -math.inf
+    _read: bool = False
 
     @property
     def empty(self) -> bool:
@@ -109,33 +107,30 @@ def _outcomes(record: OperationRecord) -> Mapping[tuple[str, str], int]:
     return {(str(record.action), str(one)): getattr(record, one) for one in Outcome}
 
 
-class TargetMetrics:
+class TargetMetrics(Struct, eq=False):
     """The metrics of one target. Looks come from one thread, scrapes from others.
 
-    ``clock`` returns epoch seconds, ``monotonic`` measures how long operations take to read. Histograms and rates hold what was
-    seen to end since watching began.
+    ``clock`` returns epoch seconds. Histograms and rates hold what was seen to end since watching began.
     """
 
-    def __init__(
-        self, target: str, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.target = escape(target)
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._snapshot: Snapshot | None = None
-        self._seconds = 0.0
-        self._at = 0.0
-        self._failed = False
-        self._waited, self._worked = _Durations(), _Durations()
-        self._sources: dict[str, _Source] = {}
-        self._operations = _Operations()
-        self._feed = OperationFeed(monotonic)
+    target: str
+    clock: Callable[[], float] = time.time
+    feed: OperationFeed = field(default_factory=OperationFeed)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _snapshot: Snapshot | None = None
+    _seconds: float = 0.0
+    _at: float = 0.0
+    _failed: bool = False
+    _waited: _Durations = field(default_factory=_Durations)
+    _worked: _Durations = field(default_factory=_Durations)
+    _sources: dict[str, _Source] = {}
+    _operations: _Operations = field(default_factory=_Operations)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
         """Implements ``watching.Sink``."""
-        records = self._feed.newest(control, None if self._operations.empty else _RECENT)
+        records = self.feed.newest(control, None if self._operations.empty else _RECENT)
         with self._lock:
-            self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self._clock(), False
+            self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self.clock(), False
             if records is not None:
                 self._operations.add(reversed(records))
             self._follow_sources(snapshot)
@@ -163,7 +158,7 @@ class TargetMetrics:
         of its buckets and their sum."""
         with self._lock:
             snapshot = self._snapshot
-            stale = self._failed or snapshot is None or self._clock() - self._at > max(_STALE, 3 * self._seconds)
+            stale = self._failed or snapshot is None or self.clock() - self._at > max(_STALE, 3 * self._seconds)
             yield "scan_complete", (), float(snapshot is not None and snapshot.observation.complete and not stale)
             if snapshot is None:
                 return
@@ -217,18 +212,16 @@ class TargetMetrics:
             del self._sources[key]
 
     def _of_cursors(self) -> Iterator[_Sample]:
-        others = list(self._sources.values())[_MOST_SOURCES:]
-        for key, one in islice(self._sources.items(), _MOST_SOURCES):
+        sources = iter(self._sources.items())
+        groups = [(key, [one]) for key, one in islice(sources, _MOST_SOURCES)]
+        if others := [one for _, one in sources]:
+            groups.append((OTHER, others))
+        for key, some in groups:
             for verdict in VERDICTS:
-                yield "cursor_verdict", (key, verdict), float(one.verdict == verdict)
-            yield "cursor_reverts", (key,), one.reverts
-            if one.value is not None:
-                yield "cursor_value", (key,), one.value
-        if others:
-            found = Counter(one.verdict for one in others)
-            for verdict in VERDICTS:
-                yield "cursor_verdict", (OTHER, verdict), found[verdict]
-            yield "cursor_reverts", (OTHER,), sum(one.reverts for one in others)
+                yield "cursor_verdict", (key, verdict), sum(one.verdict == verdict for one in some)
+            yield "cursor_reverts", (key,), sum(one.reverts for one in some)
+            if some is not others and (value := some[0].value) is not None:
+                yield "cursor_value", (key,), value
         yield "cursor_sources_left_out", (), len(others)
 
 
@@ -273,7 +266,7 @@ class Metrics(Collector):
         }
         for target in self.targets:
             for name, labels, *values in target.samples():
-                families[name].add_metric([target.target, *labels], *values)
+                families[name].add_metric([escape(target.target), *labels], *values)
         return [InfoMetricFamily("spooltop_build", "The version that runs.", {"version": __version__}), *families.values()]
 
 

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.control import Control
@@ -75,38 +75,37 @@ class _Watched(Struct):
     """True once it is no target any more."""
 
 
-class SpoolsWatch:
-    """``glancing`` opens a target to be looked at here, ``open`` one for a dashboard of its own, which may block. ``count``
+class SpoolsWatch(Struct, eq=False):
+    """``glancing`` opens a target to be looked at here, ``open`` one for a dashboard of its own, which may block. ``count_names``
     counts the names in the boxes of a target, ``find`` finds the targets anew. At most ``most_open`` targets stay open from one
     look to the next; the others show no rates."""
 
-    def __init__(
-        self, targets: Sequence[str], glancing: Callable[[str], Control], opened: Callable[[str], Control], *,
-        count: Callable[[str], Mapping[Box, int | None]] = lambda target: {},
-        find: Callable[[], Sequence[str]] | None = None, most_open: int = 1_000, monotonic: Callable[[], float] = time.monotonic,
-        every: float = _EVERY,
-    ) -> None:  # fmt: skip
-        self._glancing = glancing
-        self.open = opened
-        self._count_names = count
-        self._find = find
-        self._most_open = most_open
-        self._monotonic = monotonic
-        self._every = every
-        self._wake: Callable[[], object] = lambda: None
-        self._changed = threading.Condition()
-        self._watched = {target: _Watched(Glance(target)) for target in targets}
-        self._ready: deque[_Watched] = deque()
-        self._threads = 0
-        self._waiting = False
-        self._cost = 0.0
-        self._factor = 1.0
-        self._dirty = self._stopped = self._looking = False
-        self._over = threading.Event()
-        self._told_at = 0.0
-        self._find_due = 0.0
-        self._finding: threading.Thread | None = None
-        self._watchdog = threading.Thread(target=self._supervise, name="spools", daemon=True)
+    targets: Sequence[str]
+    glancing: Callable[[str], Control]
+    open: Callable[[str], Control]
+    count_names: Callable[[str], Mapping[Box, int | None]] = lambda target: {}
+    find: Callable[[], Sequence[str]] | None = None
+    most_open: int = 1_000
+    monotonic: Callable[[], float] = time.monotonic
+    every: float = _EVERY
+    _wake: Callable[[], object] = lambda: None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _watched: dict[str, _Watched] = {}
+    _ready: deque[_Watched] = field(default_factory=deque)
+    _threads: int = 0
+    _waiting: bool = False
+    _cost: float = 0.0
+    _factor: float = 1.0
+    _dirty: bool = False
+    _looking: bool = False
+    _over: threading.Event = field(default_factory=threading.Event)
+    _told_at: float = 0.0
+    _find_due: float = 0.0
+    _finding: threading.Thread | None = None
+    _watchdog: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self._watched = {target: _Watched(Glance(target)) for target in self.targets}
 
     def now(self) -> float:
         """Returns epoch seconds by the clock of the looks."""
@@ -119,9 +118,10 @@ class SpoolsWatch:
 
     def count(self) -> None:
         """Begins to count, and leaves the looks to ``start``: they would compete with the dashboard that is being loaded."""
-        if self._watchdog.ident is None:
-            self._find_due = self._monotonic() + _FIND
+        if self._watchdog is None:
+            self._find_due = self.monotonic() + _FIND
             self._start_thread()
+            self._watchdog = threading.Thread(target=self._supervise, name="spools", daemon=True)
             self._watchdog.start()
 
     def start(self) -> None:
@@ -131,12 +131,12 @@ class SpoolsWatch:
             if not self._looking:
                 self._looking = True
                 for one in self._watched.values():
-                    one.due = min(one.due, self._monotonic())
+                    one.due = min(one.due, self.monotonic())
                 self._changed.notify_all()
 
     def glances(self) -> list[Glance]:
         """Returns the glance at each target, in the order in which they were given."""
-        now = self._monotonic()
+        now = self.monotonic()
         return [self._glance(one, now) for one in list(self._watched.values())]
 
     def look_again(self) -> None:
@@ -153,19 +153,18 @@ class SpoolsWatch:
             self._factor = _CALM if calm else 1.0
             if not calm:
                 for one in self._watched.values():
-                    one.due = min(one.due, self._monotonic())
+                    one.due = min(one.due, self.monotonic())
                 self._changed.notify_all()
 
     def close(self) -> None:
         """Ends all threads but those that hang, and closes the targets that answer."""
         self._over.set()
         with self._changed:
-            self._stopped = True
             self._changed.notify_all()
             idle = [one for one in self._watched.values() if one.began is None]
         for one in idle:
             self._close(one)
-        if self._watchdog.ident is not None:
+        if self._watchdog is not None:
             self._watchdog.join(1.0)
 
     def _glance(self, one: _Watched, now: float) -> Glance:
@@ -189,7 +188,7 @@ class SpoolsWatch:
                 with self._changed:
                     one.began = None
                     one.due = self._on_the_beat(after)
-                    gone = self._stopped or one.dropped
+                    gone = self._over.is_set() or one.dropped
                 if gone:
                     self._close(one)
         finally:
@@ -197,27 +196,27 @@ class SpoolsWatch:
                 self._threads -= 1
 
     def _on_the_beat(self, after: float) -> float:
-        every = self._every * self._factor
-        return (self._monotonic() + after) // every * every + every
+        every = self.every * self._factor
+        return (self.monotonic() + after) // every * every + every
 
     def _take(self) -> _Watched | None:
         """Waits for the next target that is due. None: it is over, or another thread waits already."""
         with self._changed:
-            while not self._stopped:
+            while not self._over.is_set():
                 while self._ready:
                     one = self._ready.popleft()
                     if one.began is None and not one.dropped:
-                        one.began = self._monotonic()
+                        one.began = self.monotonic()
                         return one
                 if self._waiting:
                     return None
-                now = self._monotonic()
+                now = self.monotonic()
                 idle = [one for one in self._watched.values() if one.began is None]
                 self._ready.extend(sorted((one for one in idle if one.due <= now), key=lambda one: one.due))
                 if self._ready:
                     continue
                 self._waiting = True
-                self._changed.wait(max(0.0, min((one.due for one in idle), default=now + self._every) - now))
+                self._changed.wait(max(0.0, min((one.due for one in idle), default=now + self.every) - now))
                 self._waiting = False
             return None
 
@@ -227,13 +226,13 @@ class SpoolsWatch:
         try:
             if not one.counted:
                 one.counted = True
-                self._show(one, replace(one.glance, counted=self._count_names(target)))
-                return -self._every  # at once, but after those that are not counted yet
+                self._show(one, replace(one.glance, counted=self.count_names(target)))
+                return -self.every  # at once, but after those that are not counted yet
             if not self._looking:
                 return 0.0
-            due = self._monotonic() >= one.look_due
+            due = self.monotonic() >= one.look_due
             if one.control is None and due:
-                one.control = self._glancing(target)
+                one.control = self.glancing(target)
             elif one.control is None or not (due or one.control.has_changed()):
                 return 0.0
             return self._look(one, one.control)
@@ -246,7 +245,7 @@ class SpoolsWatch:
         return _AGAIN
 
     def _look(self, one: _Watched, control: Control) -> float:
-        began, spent = self._monotonic(), time.thread_time()
+        began, spent = self.monotonic(), time.thread_time()
         snapshot = control.look()
         took = time.thread_time() - spent
         with self._changed:
@@ -259,9 +258,9 @@ class SpoolsWatch:
         one.seen = True
         one.look_due = began + rest
         self._show(one, Glance(one.glance.target, snapshot=snapshot))
-        if sum(each.control is not None for each in list(self._watched.values())) > self._most_open:
+        if sum(each.control is not None for each in list(self._watched.values())) > self.most_open:
             self._close(one)
-        return max(0.0, busy - self._every)
+        return max(0.0, busy - self.every)
 
     def _close(self, one: _Watched) -> None:
         control, one.control = one.control, None
@@ -276,7 +275,7 @@ class SpoolsWatch:
     def _supervise(self) -> None:
         """Calls ``wake``, starts a thread where all hang, and has new targets looked for."""
         while not self._over.wait(_TICK):
-            now = self._monotonic()
+            now = self.monotonic()
             with self._changed:
                 watched = list(self._watched.values())
                 stalled = [one for one in watched if one.began is not None and now - one.began > _STALLED]
@@ -287,9 +286,9 @@ class SpoolsWatch:
                 self._dirty = False
                 self._told_at = now
                 self._wake()
-            if self._find is not None and now >= self._find_due and (self._finding is None or not self._finding.is_alive()):
+            if self.find is not None and now >= self._find_due and (self._finding is None or not self._finding.is_alive()):
                 self._find_due = now + _FIND * self._factor
-                self._finding = threading.Thread(target=self._set_targets, args=(self._find,), name="find", daemon=True)
+                self._finding = threading.Thread(target=self._set_targets, args=(self.find,), name="find", daemon=True)
                 self._finding.start()
 
     def _set_targets(self, find: Callable[[], Sequence[str]]) -> None:

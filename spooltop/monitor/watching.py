@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Protocol, Self
 
+from msgspec import Struct, field
+
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import OperationRecord
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import Closing
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
@@ -41,18 +42,17 @@ class Sink(Protocol):
         ...
 
 
-class OperationFeed:
+class OperationFeed(Struct):
     """Reads the newest operations of a target after a look, and rests ``_RESTS`` times as long as that took: where the journal is
     large, reading it takes a hundred times as long as the look."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._due = -math.inf
+    monotonic: Callable[[], float] = time.monotonic
+    _due: float = -math.inf
 
     def newest(self, control: Control, most: int | None) -> list[OperationRecord] | None:
         """Returns the newest operations, newest first; none while it rests, or of a target without operations. None where the log
         may not be read."""
-        began = self._monotonic()
+        began = self.monotonic()
         if began < self._due:
             return []
         try:
@@ -60,50 +60,44 @@ class OperationFeed:
         except SpooltopError:
             return None
         finally:
-            ended = self._monotonic()
+            ended = self.monotonic()
             self._due = ended + _RESTS * (ended - began)
 
 
-class Watching(Closing):
+class Watching(Struct, eq=False):
     """Watches ``targets``, which ``opened`` opens, for their sinks. A target without changes is looked at again after ``again``
     seconds, or after ``soon`` where that costs little: no change of a directory tells that a process has ended.
     ``spent`` measures what this thread has used of a processor."""
 
-    def __init__(
-        self, targets: Mapping[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, soon: float | None = None,
-        busy: float = _BUSY, spent: Callable[[], float] = time.thread_time,
-    ) -> None:  # fmt: skip
-        self._targets = list(targets)
-        self._opened = opened
-        self._again = again
-        self._soon = again if soon is None else soon
-        self._spent = spent
-        self._busy = busy
-        self._asked: SimpleQueue[None] = SimpleQueue()  # unlike Event.set, its put is safe in a signal handler amid a wait for it
-        self._stop = threading.Event()
-        self._controls: dict[str, Control] = {}
-        self._threads = [
-            threading.Thread(target=self._run, args=pair, name=f"watch {pair[0]}", daemon=True) for pair in targets.items()
-        ]
+    targets: Mapping[str, Sink]
+    opened: Callable[[str], Control]
+    again: float = _AGAIN
+    soon: float = _AGAIN
+    busy: float = _BUSY
+    spent: Callable[[], float] = time.thread_time
+    _asked: SimpleQueue[None] = field(default_factory=SimpleQueue)
+    """Unlike ``Event.set``, its put is safe in a signal handler amid a wait for it."""
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _controls: dict[str, Control] = {}
+    _threads: list[threading.Thread] = []
 
     def require_one(self) -> None:
         """Raises the error of the first target if none can be opened: a wrong path would be waited for for ever."""
         errors: list[SpooltopError] = []
-        for target in self._targets:
+        for target in self.targets:
             try:
-                self._opened(target).close()
+                self.opened(target).close()
                 return
             except SpooltopError as error:
                 errors.append(error)
         if errors:
             raise errors[0]
 
-    def start(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+    def __enter__(self) -> Self:
+        for pair in self.targets.items():
+            self._threads.append(threading.Thread(target=self._run, args=pair, name=f"watch {pair[0]}", daemon=True))
+            self._threads[-1].start()
         return self
-
-    __enter__ = start
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until ``stop`` is called, at most ``seconds``; True if it was."""
@@ -122,7 +116,7 @@ class Watching(Closing):
         """Ends the wait. May be called by a signal handler, by any thread, and again."""
         self._asked.put(None)
 
-    def close(self) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """Ends all threads, and waits for them."""
         self._stop.set()
         for control in list(self._controls.values()):
@@ -134,15 +128,15 @@ class Watching(Closing):
     def _run(self, target: str, sink: Sink) -> None:
         while not self._stop.is_set():
             try:
-                with self._opened(target) as control:
+                with self.opened(target) as control:
                     self._controls[target] = control
                     while not self._stop.is_set():
-                        began, spent = time.monotonic(), self._spent()
+                        began, spent = time.monotonic(), self.spent()
                         snapshot = control.look()
                         sink.look(control, snapshot, time.monotonic() - began)
-                        cost = len(self._threads) * (self._spent() - spent)
-                        if not self._stop.wait(self._busy):
-                            control.changes(min(self._again, max(self._soon, cost / _REST_SHARE)))
+                        cost = len(self.targets) * (self.spent() - spent)
+                        if not self._stop.wait(self.busy):
+                            control.changes(min(self.again, max(self.soon, cost / _REST_SHARE)))
             except (SpooltopError, OSError) as error:
                 sink.failed(str(error), time.time())
-                self._stop.wait(self._again)
+                self._stop.wait(self.again)

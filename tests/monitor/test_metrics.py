@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty
 from types import FrameType
@@ -32,7 +32,7 @@ from spooltop.monitor.events import TargetEvents, as_json, as_text
 from spooltop.monitor.glance import Glance, Level, worst_first
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.monitor.spools_watch import SpoolsWatch
-from spooltop.monitor.watching import Watching
+from spooltop.monitor.watching import OperationFeed, Watching
 from spooltop.observe.observer import Observer
 from tests.cli.streams import spooltop
 from tests.clock import NOW
@@ -66,7 +66,7 @@ class Scraped:
         self.now = NOW
         self.records = list(records)
         self.asked: list[int | None] = []
-        self.target = TargetMetrics(target, lambda: self.now, lambda: 0.0)
+        self.target = TargetMetrics(target, lambda: self.now, OperationFeed(lambda: 0.0))
         self.look(*looks)
 
     def look(self, *looks: Snapshot) -> None:
@@ -202,8 +202,8 @@ def test_a_target_that_cannot_be_opened_is_told_and_tried_again(tmp_path: Path) 
     sink = MagicMock()
     sink.failed.side_effect = lambda why, at: Spool.create(tmp_path / "later").close()
     sink.look.side_effect = lambda *words: watching.stop()
-    with closing(Watching({"later": sink}, lambda path: open_control(str(tmp_path / path), settings={}), again=0.01)) as watching:
-        watching.start()
+    watching = Watching({"later": sink}, lambda path: open_control(str(tmp_path / path), settings={}), again=0.01)
+    with watching:
         assert watching.wait(60)
     assert "no such directory" in sink.failed.call_args.args[0]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
@@ -280,10 +280,9 @@ def test_a_target_at_rest_is_looked_at_the_sooner_the_less_it_costs(targets: int
 
     names = {f"t{number}": MagicMock() for number in range(targets)}
     watching = Watching(names, opened, again=5.0, soon=0.5, busy=0.0, spent=lambda: next(used))
-    watching.start()
-    assert watching.wait(60)
-    asleep.set()
-    watching.close()
+    with watching:
+        assert watching.wait(60)
+        asleep.set()
     assert waited[0] == pytest.approx(rest)
 
 
@@ -468,7 +467,7 @@ def opened(target: str) -> Control:
 @contextmanager
 def watching(targets: Sequence[str], **options: object) -> Iterator[SpoolsWatch]:
     options.setdefault("glancing", opened)
-    watch = SpoolsWatch(targets, opened=opened, every=0.05, **options)  # type: ignore[arg-type]
+    watch = SpoolsWatch(targets, open=opened, every=0.05, **options)  # type: ignore[arg-type]
     watch.start()
     try:
         yield watch
@@ -487,7 +486,7 @@ def test_names_are_counted_before_anything_is_opened(spools: list[str]) -> None:
         gate.wait()
         return opened(target)
 
-    with watching(spools, glancing=glancing, count=lambda target: {Box.NEW: 7 * (target == spools[1])}) as watch:
+    with watching(spools, glancing=glancing, count_names=lambda target: {Box.NEW: 7 * (target == spools[1])}) as watch:
         until(lambda: all(glance.counted is not None for glance in watch.glances()))
         assert [glance.count(Box.NEW) for glance in watch.glances()] == [0, 7, 0]
         assert {glance.level for glance in watch.glances()} == {Level.PENDING}

@@ -44,7 +44,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     seconds: float = args.seconds
     if not _SHORTEST <= seconds <= _LONGEST:
         raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
-    path = here_or(args.path, args.as_kind)
+    path = here_or(args)
     if has_scheme(path):
         raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
     busy = _others(args, context, path)

@@ -163,7 +163,7 @@ def _purge_expired(selection: Selection, args: Namespace, context: Context) -> i
         raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired applies only to the trash")
     if selection.older_than is not None or args.now:
         raise UsageError("purge: --expired cannot be combined with --older-than or --now", advice="leave them out")
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         retention = control.trash_retention
         if not retention:
             raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
@@ -183,7 +183,7 @@ def inject(args: Namespace, context: Context) -> int:
         options["canary"] = True
     if not args.canary or args.dry_run or args.timeout <= 0:
         return _change(Action.INJECT, Selection(), args, context, **options)
-    with context.control(args, args.path, watch=True) as control:
+    with context.control(args, watch=True) as control:
         control.look()  # from now on it is heard who takes what
         return change(control, Action.INJECT, Selection(), args, context, options, traced=args.timeout)
 
@@ -219,7 +219,7 @@ def _some(action: Action, selection: Selection, args: Namespace, context: Contex
 
 
 def _change(action: Action, selection: Selection, args: Namespace, context: Context, **options: Json) -> int:
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         return change(control, action, selection, args, context, options)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from argparse import SUPPRESS, Namespace
-from collections.abc import Iterable
-from typing import NamedTuple
+from argparse import SUPPRESS, Action, Namespace
+from collections.abc import Iterable, Iterator
 
 from ..context import Context
-from ..parser import COMMANDS, DASHBOARD, Command, Option
+from ..parser import COMMANDS, DASHBOARD, Parser
 
 
 def completion(args: Namespace, context: Context) -> int:
@@ -21,23 +20,19 @@ def script(shell: str) -> list[str]:
     return list({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]())
 
 
-class _Completed(NamedTuple):
-    """A command, "" for the dashboard, with its options, and the values that an argument without a dash may have; empty: any."""
-
-    name: str
-    options: list[Option]
-    words: tuple[str, ...]
-
-
-def _completed(command: Command) -> _Completed:
-    options = [one for one in command.arguments if one.flags.startswith("-") and one.help != SUPPRESS]
-    placed = (one.choices for one in command.arguments if not one.flags.startswith("-"))
-    return _Completed(command.name, options, tuple(COMMANDS) if command.name == "help" else next(filter(None, placed), ()))
+def _all() -> Iterator[tuple[str, list[Action], Iterable[str]]]:
+    """Yields the name of each command, "" for the dashboard, with its options, and the values that an argument without a dash may
+    have; empty: any."""
+    for command in (DASHBOARD, *COMMANDS.values()):
+        arguments = Parser(command).arguments
+        options = [one for one in arguments if one.option_strings and one.help != SUPPRESS]
+        placed = (one.choices for one in arguments if one.choices and not one.option_strings)
+        yield command.name, options, COMMANDS if command.name == "help" else next(placed, ())
 
 
-def _all() -> list[_Completed]:
-    """The dashboard and each command."""
-    return [*map(_completed, (DASHBOARD, *COMMANDS.values()))]
+def _value(option: Action) -> str:
+    """The name of the value that an option takes; empty for one without."""
+    return "" if option.nargs == 0 else str(option.metavar or option.dest.upper())
 
 
 def _bash() -> Iterable[str]:
@@ -53,14 +48,14 @@ def _bash() -> Iterable[str]:
     yield "  case $command:$before in"
     for name, options, _ in _all():
         for option in options:
-            if option.value:
-                pattern = "|".join(f"{name}:{flag}" for flag in option.flags.split())
+            if _value(option):
+                pattern = "|".join(f"{name}:{flag}" for flag in option.option_strings)
                 words = f"-W '{' '.join(option.choices)}'" if option.choices else "-f"
                 yield f"    {pattern}) mapfile -t COMPREPLY < <(compgen {words} -- \"$cur\"); return ;;"
     yield "  esac"
     yield "  case $command:$cur in"
     for name, options, values in _all():
-        flags = " ".join(flag for option in options for flag in option.flags.split())
+        flags = " ".join(flag for option in options for flag in option.option_strings)
         yield f"    {name}:-*) words='{flags}' ;;"
         if values:
             yield f"    {name}:*) words='{' '.join(values)}' files= ;;"
@@ -100,11 +95,11 @@ def _zsh() -> Iterable[str]:
     yield 'if [[ $funcstack[1] == _spooltop ]]; then _spooltop "$@"; else compdef _spooltop spooltop; fi'
 
 
-def _zsh_option(option: Option) -> str:
-    what = re.sub(r"([\[\]:\\])", r"\\\1", option.help)
+def _zsh_option(option: Action) -> str:
+    what = re.sub(r"([\[\]:\\])", r"\\\1", str(option.help))
     values = f"({' '.join(option.choices)})" if option.choices else "_files"
-    value = f":{re.sub('[^A-Za-z]+', ' ', option.value).strip()}:{values}" if option.value else ""
-    return " ".join(_quoted(f"*{flag}[{what}]{value}") for flag in option.flags.split())
+    value = f":{re.sub('[^A-Za-z]+', ' ', word).strip()}:{values}" if (word := _value(option)) else ""
+    return " ".join(_quoted(f"*{flag}[{what}]{value}") for flag in option.option_strings)
 
 
 def _fish() -> Iterable[str]:
@@ -114,9 +109,9 @@ def _fish() -> Iterable[str]:
     for name, options, words in _all():
         when = f"__fish_seen_subcommand_from {name}" if name else "__fish_use_subcommand"
         for option in options:
-            flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags.split())
-            values = f" -x -a '{' '.join(option.choices)}'" if option.choices else " -r" if option.value else ""
-            yield f"complete -c spooltop -n '{when}' {flags}{values} -d {_fish_quoted(option.help)}"
+            flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.option_strings)
+            values = f" -x -a '{' '.join(option.choices)}'" if option.choices else " -r" if _value(option) else ""
+            yield f"complete -c spooltop -n '{when}' {flags}{values} -d {_fish_quoted(str(option.help))}"
         if words:
             yield f"complete -c spooltop -n '{when}' -f -a '{' '.join(words)}'"
 

@@ -9,7 +9,7 @@ from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
 from spooltop.monitor.doctor import Diagnosis
 
-from ..context import Context, here_or
+from ..context import Context
 from ..progress import while_waiting
 from ..terminal import Terminal, interrupted_by_signals, printable
 
@@ -27,11 +27,10 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     from ..demo.demo_dir import left_behind
 
     terminal = context.terminal
-    path = here_or(args.path, args.as_kind, args.cursor_file)
     watch = 0.0 if args.watch is None else parse_age(args.watch)
     if args.watch is not None and not 0 < watch <= _LONGEST:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")
-    with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals():
+    with context.control(args, watch=bool(watch), owners=False) as control, interrupted_by_signals():
         with while_waiting(terminal, "doctor", control.current_step):
             found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
     terminal.show(map(_json, found), _drawn(found, terminal) if terminal.out_is_terminal else map(_plain, found))

@@ -38,10 +38,10 @@ def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
 def ls(args: Namespace, context: Context) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n needs a number from 0 up")
-    args.path = here_or(args.path, args.as_kind)
+    args.path = here_or(args)
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         there = _look_at(control, context).observation.boxes
         if selection.box is not None and selection.box not in there:
             context.terminal.error(f"{escape(args.path)}: there is no {selection.box} here, only {', '.join(there)}")
@@ -96,7 +96,7 @@ def show(args: Namespace, context: Context) -> int:
     if args.raw and terminal.out_is_terminal:
         raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", advice="redirect it to a pipe or a file")
     wanted = Selection(ids=(id_of(args.id),))
-    with context.control(args, args.path) as control:
+    with context.control(args) as control:
         there = _look_at(control, context).observation.boxes
         boxes = (Box(args.box),) if args.box else tuple(there)
         found = [row for box in boxes for row in _rows_of(control.listing(ListQuery(box, selection=wanted)))]
@@ -126,7 +126,7 @@ def show(args: Namespace, context: Context) -> int:
 
 
 def ops(args: Namespace, context: Context) -> int:
-    with context.control(args, here_or(args.path, args.as_kind)) as control:
+    with context.control(args) as control:
         most = None if args.all or args.operation is not None else _OPERATIONS + 1
         records = control.operations(begins=args.operation or "", most=most)
         now = control.now()
@@ -155,7 +155,7 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
 
 
 def look(args: Namespace, context: Context) -> Snapshot:
-    with context.control(args, here_or(args.path, args.as_kind)) as control:
+    with context.control(args) as control:
         return _look_at(control, context)
 
 
@@ -185,9 +185,8 @@ def _whole(control: Control, row: Row) -> bytes:
 # Consumers, as a server or their processes show them.
 
 def consumers(args: Namespace, context: Context) -> int:
-    path = here_or(args.path, args.as_kind)
     seconds = seconds_watched(args)
-    with context.control(args, path, watch=seconds is not None) as control:
+    with context.control(args, watch=seconds is not None) as control:
         answered(control.look(), control.target)
         found = control.consumers()
         if seconds is not None:
@@ -197,9 +196,9 @@ def consumers(args: Namespace, context: Context) -> int:
     lines = _consumer_lines(chosen, found) if chosen else ["no consumers here"] if args.verdict is None else []
     context.terminal.show((_consumer_json(one, found) for one in chosen), lines)
     for note in _notes(found):
-        context.terminal.error(f"{escape(path)}: {note}")
+        context.terminal.error(f"{escape(args.path)}: {note}")
     if not chosen and args.verdict is not None:
-        context.terminal.error(f"{escape(path)}: no consumer is {args.verdict}")
+        context.terminal.error(f"{escape(args.path)}: no consumer is {args.verdict}")
         return NOTHING_MATCHED
     return 0
 

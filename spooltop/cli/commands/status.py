@@ -49,23 +49,22 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
 
     looking = replace(context, patience=math.inf)  # each is left behind by itself
 
-    def look(target: str) -> tuple[Snapshot | SpooltopError, int]:
+    def look(target: str) -> Snapshot | SpooltopError:
         try:
-            return answered(watched(args, looking, target), target), 0
+            return answered(watched(args, looking, target), target)
         except SpooltopError as error:
-            return error, error.exit_code
+            return error
         except OSError as error:
-            return Unreadable(error.strerror or str(error), path=target), Unreadable.exit_code
+            return Unreadable(error.strerror or str(error), path=target)
 
     seconds = parse_age(args.watch) if args.watch else 0.0
     found = run_each(targets, look, PATIENCE + seconds, at_once=bool(seconds))
     looks = [
-        one or (DoesNotAnswer("looking at it", PATIENCE, path=target), DoesNotAnswer.exit_code)
-        for target, one in zip(targets, found, strict=True)
+        one or DoesNotAnswer("looking at it", PATIENCE, path=target) for target, one in zip(targets, found, strict=True)
     ]
-    ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
+    ordered = worst_first(map(glance_of, targets, looks))
     context.terminal.show(map(glance_json, ordered), glance_lines(ordered))
-    return max(code for _, code in looks)
+    return max(one.exit_code if isinstance(one, SpooltopError) else 0 for one in looks)
 
 
 def watched(args: Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:

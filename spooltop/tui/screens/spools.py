@@ -230,7 +230,7 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
         parts += [(value.style if style is Style.NORMAL else style)(text), " "]
     if layout.cells:
         parts += [Style.BAR(_bars(one, layout.cells)), " "]
-    more = len(one.snapshot.problems) - 1 if one.snapshot is not None and one.silent_for is None else 0
+    more = len(one.seen.problems) - 1 if one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
     line = join(*parts, f" {clip(shown(one.says), max(0, layout.problem - len(end)))}{end}")
     return select(line, width) if chosen else line
@@ -242,7 +242,7 @@ def _sign(one: Glance) -> Span:
 
 def _bars(one: Glance, cells: int) -> str:
     """The depth of ``new`` over time; a cell shows the highest of those that share it."""
-    history = one.snapshot.history.get(Box.NEW, ()) if one.snapshot is not None else ()
+    history = one.seen.history.get(Box.NEW, ())
     per = max(1, -(-len(history) // cells))
     padded = (*(None,) * (-len(history) % per), *history)
     groups = [padded[at : at + per] for at in range(0, len(padded), per)]
