@@ -13,7 +13,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -186,12 +186,12 @@ def why_not_read(file: str) -> str:
     return ""
 
 
-def load(environ: Mapping[str, str]) -> Settings:
+def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
     """Loads all settings. A missing file is skipped, and so is one that root does not trust. Raises ``UsageError`` for a file
     that cannot be read or parsed: it may contain ``read_only``, which its author relies on."""
     found = from_environ(environ)
     words, origins = dict(found.words), dict(found.origins)
-    for file in files_of(environ):
+    for file in files_of(environ) if files is None else files:
         for name, text in ({} if why_not_read(file) else _of_file(file)).items():
             if name not in origins:
                 words[PREFIX + name.upper()] = text

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
 
-from .progress import while_waiting
-from .terminal import Terminal
+from .terminal import Terminal, while_waiting
 
 if TYPE_CHECKING:
     from spooltop.control import Control

@@ -102,7 +102,7 @@ SELECTION = (
     option("what", "ID", "ids as listed, - for ids or `ls --json` lines on stdin, or ALL", nargs="*"),
     option("--box", "BOX", "the box: " + ", ".join(BOXES), choices=BOXES),
     option("--source", "NAME", "only from this source"),
-    option("--older-than", "AGE", "in the box for longer than this: 90, 10m, 2h, 1d", type=parse_age),
+    option("--older-than", "AGE", "in the box for longer than this: 90, 10m, 2h, 1d"),
     option("--verdict", "VERDICT", "only this verdict: " + ", ".join(VERDICTS), choices=VERDICTS),
     option("--filter", "QUERY", "text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead", default=""),
 )
@@ -190,7 +190,7 @@ class Command(Struct, frozen=True):
 
 
 def _values() -> str:
-    from spooltop.monitor.plugin import VALUES
+    from .commands.check import VALUES
 
     return ", ".join(f"{value.name} ({value.does})" for value in VALUES)
 
@@ -257,7 +257,7 @@ _TABLE = (
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
         "commands.work:work", (
             PATH, option("--jobs", "N", "number of commands at once", type=int, default=1),
-            option("--timeout", "AGE", "kill the command after 90, 10m … and release its message", type=parse_age),
+            option("--timeout", "AGE", "kill the command after 90, 10m … and release its message"),
             flag("--drain", "end when no message is left"), flag("--no-recover", "do not requeue claims of dead consumers"),
             flag("--no-durable", "faster: an ack may be undone when the power fails"),
             flag("--quiet", "print no line for each message on stderr"),
@@ -654,7 +654,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
         box=box,
         ids=None if ids is None else tuple(dict.fromkeys(ids)),
         source=None if args.source is None else _unescaped(args.source, "a source"),
-        older_than=args.older_than,
+        older_than=None if args.older_than is None else parse_age(args.older_than),
         verdict=Verdict(args.verdict) if args.verdict else None,
         filter=args.filter,
         everything=everything,

@@ -13,14 +13,13 @@ from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.target import without_secrets
 from spooltop.model.units import age, clock_time, count, since
-from spooltop.model.vocabulary import Box, escape
+from spooltop.model.vocabulary import Box, escape, printable
 from spooltop.monitor.glance import Glance, Level
 from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.targets import count_boxes
 
 from .context import Context, targets_of
 from .render import as_json
-from .terminal import printable
 
 # Opens several targets for the Spools view.
 

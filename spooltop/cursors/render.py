@@ -8,10 +8,9 @@ from typing import Any
 
 from spooltop.cli.render.as_json import holder, members
 from spooltop.cli.render.as_text import date, loud
-from spooltop.cli.terminal import printable
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import age, at_least, cells, count, since
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import escape, printable
 
 from .model import Cursor, CursorSection, cursor_keys
 

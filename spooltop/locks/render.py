@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spooltop.cli.render.as_json import holder, members
-from spooltop.cli.terminal import printable
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import age, count, fit, percent, since
-from spooltop.model.vocabulary import EXITED, RUNNING, Lock, LockHolder, escape
+from spooltop.model.vocabulary import EXITED, RUNNING, Lock, LockHolder, escape, printable
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -87,6 +87,16 @@ class Action(StrEnum):
     __hash__ = str.__hash__
 
 
+WHOLE = (Action.PAUSE, Action.RESUME)
+"""Actions on the spool as a whole: their plans have one item."""
+PAST = {
+    Action.REQUEUE: "requeued", Action.PURGE: "purged", Action.INJECT: "injected", Action.HOLD: "held",
+    Action.RELEASE: "released", Action.RESTORE: "restored", Action.EMPTY: "emptied", Action.UNDO: "undone",
+    Action.SET_CURSOR: "set", Action.UNLOCK: "removed", Action.PAUSE: "paused", Action.RESUME: "resumed",
+}  # fmt: skip
+"""Each action in the past, in a word."""
+
+
 class Owner(NamedTuple):
     """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds.
     ``name`` is that of a consumer in a queue that knows consumers by names, and not by processes. ``moves_to`` names the queue
@@ -320,6 +330,11 @@ def escape_text(data: bytes, *, keep_newlines: bool = True) -> str:
         parts = line.split(b"\t") if keep_newlines else [line]
         lines.append("    ".join(escape(part.decode("utf-8", "surrogateescape")) for part in parts))
     return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """Returns ``text`` on one line without anything that a terminal would interpret. Escaped names in it are unchanged."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else escape(char) for char in text)
 
 
 def program(command: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from queue import Empty, SimpleQueue
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct, field
 
@@ -75,8 +75,9 @@ class Watching(Struct, eq=False):
     soon: float = _AGAIN
     busy: float = _BUSY
     spent: Callable[[], float] = time.thread_time
-    _asked: SimpleQueue[None] = field(default_factory=SimpleQueue)
-    """Unlike ``Event.set``, its put is safe in a signal handler amid a wait for it."""
+    heard: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    """Takes what sinks tell the main thread, and None for a stop. Its put, unlike ``Event.set``, is safe in a signal handler amid
+    a wait for it."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _controls: dict[str, Control] = {}
     _threads: list[threading.Thread] = []
@@ -99,22 +100,31 @@ class Watching(Struct, eq=False):
             self._threads[-1].start()
         return self
 
-    def wait(self, seconds: float | None = None) -> bool:
+    def wait(self, seconds: float = math.inf) -> bool:
         """Waits until ``stop`` is called, at most ``seconds``; True if it was."""
-        end = math.inf if seconds is None else time.monotonic() + seconds
+        for _ in self.told(seconds):
+            return False
+        self.stop()  # for the next wait
+        return True
+
+    def told(self, seconds: float = math.inf) -> Iterator[Any]:
+        """Yields what sinks put into ``heard`` until ``stop`` is called, and None after ``seconds``."""
+        end = time.monotonic() + seconds
         while True:
             try:
-                self._asked.get(timeout=max(0.0, min(_HEARD, end - time.monotonic())))
+                told = self.heard.get(timeout=max(0.0, min(_HEARD, end - time.monotonic())))
             except Empty:
-                if time.monotonic() >= end:
-                    return False
-                continue
-            self.stop()  # for the next wait
-            return True
+                if time.monotonic() < end:
+                    continue
+                yield None
+            else:
+                if told is None:
+                    return
+                yield told
 
     def stop(self) -> None:
         """Ends the wait. May be called by a signal handler, by any thread, and again."""
-        self._asked.put(None)
+        self.heard.put(None)
 
     def __exit__(self, *_raised: object) -> None:
         """Ends all threads, and waits for them."""

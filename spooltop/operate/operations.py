@@ -47,7 +47,7 @@ from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation
 from spooltop.model.target import full_name, has_scheme
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import Action, Box, Json, Verdict, escape
+from spooltop.model.vocabulary import WHOLE, Action, Box, Json, Verdict, escape
 
 # Files of the user: the text of test messages, read once, when the plan is made, so that the messages that are put are those that
 # were shown; a message that is saved, which never replaces another file.
@@ -241,7 +241,7 @@ def command_words(
         return (*words, "--set", f"{source}={written}", "--type", "json", *named)
     if action is Action.UNLOCK:
         return (*words, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
-    if action in (Action.PAUSE, Action.RESUME):
+    if action in WHOLE:
         text = str(options.get("reason") or "")
         reason = text if text.isprintable() else escape(text)
         return (*words, *([f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []))

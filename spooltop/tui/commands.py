@@ -21,7 +21,7 @@ from spooltop.model import units
 from spooltop.model.backend import Capabilities, Sort
 from spooltop.model.plan import Plan, Selection
 from spooltop.model.snapshot import BoxState, ConsumerRow, Problem, Snapshot
-from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Lock, Row, Verdict, escape
+from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Key, Lock, Row, Verdict, escape
 from spooltop.operate.operations import holds_poison, poison_words
 
 
@@ -246,8 +246,6 @@ Reason: TypeAlias = str | None
 Condition: TypeAlias = Callable[[CommandContext], Reason]
 
 READING = "the list is still being read"
-WHOLE = (Action.PAUSE, Action.RESUME)
-"""Actions on the spool as a whole: their plans have one item."""
 
 
 def plan_words(plan: Plan) -> str:

@@ -31,7 +31,7 @@ def test_what_is_no_address_is_a_usage_error(spool: Path, text: str) -> None:
 def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "prometheus_client"]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("spooltop.monitor.metrics", "spooltop.cli.commands.metrics"):
+    for name in ("spooltop.cli.commands.metrics", "spooltop.cli.commands.metrics"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path or ".") / "prometheus_client").is_dir()])
     said = "spooltop: metrics needs prometheus_client; in the checkout, pip install '.[metrics]'\n"

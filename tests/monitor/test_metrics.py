@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from spooltop.cli.commands.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.control import Control, open_control
 from spooltop.cursors.model import Cursor
 from spooltop.engine import Spool
@@ -30,7 +31,6 @@ from spooltop.model.snapshot import BoxState, Completion, Flow, Observation, Pau
 from spooltop.model.vocabulary import ASIDE, Action, Box, Verdict
 from spooltop.monitor.events import TargetEvents, as_json, as_text
 from spooltop.monitor.glance import Glance, Level, worst_first
-from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.monitor.watching import OperationFeed, Watching
 from spooltop.observe.observer import Observer
@@ -250,8 +250,7 @@ def test_no_system_call_waits_for_long_as_a_signal_that_comes_when_it_begins_doe
         def put(self, item: None) -> None:
             self.waits.append(0.0)
 
-    watching = Watching({}, lambda target: pytest.fail(target))
-    watching._asked = Asked()  # type: ignore[assignment]
+    watching = Watching({}, lambda target: pytest.fail(target), heard=Asked())  # type: ignore[arg-type]
     assert watching.wait()
     assert len(Asked.waits) == 4 and all(wait is not None and wait <= 1.0 for wait in Asked.waits)
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from spooltop.cli.commands.check import VALUES, Finding, Range, State, condition, finding, kept_values
 from spooltop.cursors.model import CursorSource
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import CODES, BoxState, Disk, Observation, Problem, Severity, Snapshot, Watch
 from spooltop.model.vocabulary import Box, Lock, LockHolder, Verdict
-from spooltop.monitor.plugin import VALUES, Finding, Range, State, condition, finding, kept_values
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds
 from tests.observe.observations import T0, CursorDisk, claim, flow, look, temporary

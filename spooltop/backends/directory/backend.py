@@ -17,7 +17,7 @@ from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSet
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.snapshot import Observation
 from spooltop.model.target import Target
-from spooltop.model.vocabulary import Action, LockHolder
+from spooltop.model.vocabulary import WHOLE, Action, LockHolder
 
 from ..journal.log_store import STATE_DIR, SpoolPathLogs, StateLogs
 from .detect import IdentifiedPath, Kind, identify
@@ -111,7 +111,7 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
     pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)
     flags = ("--as", "spool") if options.as_spool else ()
     chain = OperatorChain(
-        operator, (cursors, [Action.SET_CURSOR]), (locks, [Action.UNLOCK]), (pauses, [Action.PAUSE, Action.RESUME])
+        operator, (cursors, [Action.SET_CURSOR]), (locks, [Action.UNLOCK]), (pauses, WHOLE)
     )
     return OpenedOperator(chain, flags, consumers, keeps_trash=True)
 

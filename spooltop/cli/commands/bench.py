@@ -17,9 +17,8 @@ from spooltop.model.vocabulary import escape
 from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown
 
 from ..context import Context, here_or
-from ..progress import ProgressLine
 from ..render.as_json import members
-from ..terminal import Terminal, interrupted_by_signals
+from ..terminal import ProgressLine, Terminal, interrupted_by_signals
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10

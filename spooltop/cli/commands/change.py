@@ -15,14 +15,13 @@ from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection, TrackedMessage
 from spooltop.model.target import has_scheme
 from spooltop.model.units import duration
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json, escape
+from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, escape
 from spooltop.operate.operations import accepts, confirm_words
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context
 from ..parser import path_of, selection_of
-from ..progress import ProgressLine
 from ..render import as_json, as_text
-from ..terminal import Terminal, signals_received
+from ..terminal import ProgressLine, Terminal, signals_received
 
 # Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time.
 
@@ -249,7 +248,7 @@ def change(
     if plan.count == 0 or args.dry_run:
         _print_without_result(plan, args, terminal)
         return DONE if plan.count else _nothing(plan, terminal, own_age=selection.older_than is not None)
-    what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
+    what = f"{plan.action} {plan.count}" if plan.action not in WHOLE else str(plan.action)
     shown = [] if not args.json else as_text.plan(plan)
     try:
         confirm(what, plan.count, plan.confirm, args, terminal, unproven=0 if plan.force else plan.unproven, shown=shown)
@@ -290,7 +289,7 @@ def _print_without_result(plan: Plan, args: Namespace, terminal: Terminal) -> No
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
-    if plan.refused and plan.action in (Action.PAUSE, Action.RESUME):
+    if plan.refused and plan.action in WHOLE:
         terminal.error(f"{escape(plan.target)}: {plan.action}: nothing done: {plan.refused[0].reason}")
         return REFUSED
     if plan.refused:

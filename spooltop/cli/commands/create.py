@@ -17,7 +17,7 @@ from spooltop.targets import identify_target
 
 from ..context import SOME, Context
 from ..parser import id_of
-from ..progress import ProgressLine
+from ..terminal import ProgressLine
 
 
 def open_for(args: Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
+from spooltop.model.vocabulary import printable
 from spooltop.monitor.doctor import Diagnosis
 
 from ..context import Context
-from ..progress import while_waiting
-from ..terminal import Terminal, interrupted_by_signals, printable
+from ..terminal import Terminal, interrupted_by_signals, while_waiting
 
 _LONGEST = 86400.0
 _MARKS = {"problem": ("✗", 31), "warning": ("!", 33), "ok": ("✓", 32)}

@@ -8,12 +8,11 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from queue import Queue
+from queue import Queue, SimpleQueue
 
 from msgspec import Struct, field
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
@@ -33,61 +32,38 @@ _WAITING = 1_000
 
 
 def events(args: Namespace, context: Context) -> int:
-    names = targets_of(args, context)
-    runner = None if args.exec is None else _Runner(args.exec, context.terminal)
-    told = _Told(context.terminal, runner, lambda: watching.stop())
-    sinks = {name: _Sink(TargetEvents(name), told) for name in names}
-    watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON)
+    terminal = context.terminal
+    heard: SimpleQueue[list[QueueEvent] | None] = SimpleQueue()
+    sinks = {name: _Sink(TargetEvents(name), heard.put) for name in targets_of(args, context)}
+    watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON, heard=heard)
     watching.require_one()
-    with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
-        watching.wait()
-    if runner is not None:
-        runner.close()
-    if told.error is not None:
-        raise told.error
+    runner = None if args.exec is None else _Runner(args.exec, terminal)
+    try:
+        with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
+            for found in watching.told():
+                terminal.show(map(as_json, found), map(as_text, found))
+                terminal.flush()
+                if runner is not None:
+                    for event in found:
+                        runner.put(as_json(event))
+    finally:
+        if runner is not None:
+            runner.close()
     return 0
-
-
-class _Told(Struct):
-    """Prints events, which come from several threads, and hands them to the command. ``stop`` is called where nothing can be
-    printed any more."""
-
-    terminal: Terminal
-    runner: _Runner | None
-    stop: Callable[[], object]
-    error: Exception | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __call__(self, found: list[QueueEvent]) -> None:
-        with self._lock:
-            if self.error is not None:
-                return
-            try:
-                for event in found:
-                    self.terminal.show([as_json(event)], [as_text(event)])
-                if found:
-                    self.terminal.flush()
-            except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it
-                self.error = error
-                self.stop()
-                return
-        if self.runner is not None:
-            for event in found:
-                self.runner.put(as_json(event))
 
 
 class _Sink(Struct):
     """Implements ``watching.Sink`` for one target."""
 
     events: TargetEvents
-    told: _Told
+    tell: Callable[[list[QueueEvent]], object]
     feed: OperationFeed = field(default_factory=OperationFeed)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        self.told(self.events.look(snapshot, self.feed.newest(control, _MOST_OPERATIONS) or ()))
+        self.tell(self.events.look(snapshot, self.feed.newest(control, _MOST_OPERATIONS) or ()))
 
     def failed(self, why: str, at: float) -> None:
-        self.told(self.events.failed(why, at))
+        self.tell(self.events.failed(why, at))
 
 
 class _Runner:

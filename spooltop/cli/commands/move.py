@@ -26,9 +26,8 @@ from spooltop.queues import open_queue
 from spooltop.settings import load
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
-from ..progress import ProgressLine
 from ..render.as_json import members
-from ..terminal import signals_received
+from ..terminal import ProgressLine, signals_received
 from .change import confirm
 
 

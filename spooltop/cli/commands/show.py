@@ -13,14 +13,13 @@ from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, nameless_words
 from spooltop.model.units import age, at_most, duration, fit, since, size
-from spooltop.model.vocabulary import LIVE, Box, Row, escape
+from spooltop.model.vocabulary import LIVE, Box, Row, escape, printable
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..parser import id_of, selection_of
-from ..progress import ProgressLine, while_waiting
 from ..render import as_json, as_text
 from ..render.as_json import escaped, known, members
-from ..terminal import printable
+from ..terminal import ProgressLine, while_waiting
 from .status import seconds_watched
 
 _WINDOW = 1000

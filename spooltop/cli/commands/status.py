@@ -14,8 +14,8 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
 from ..context import PATIENCE, Context, answered, targets_of
-from ..progress import while_waiting
 from ..render import as_text
+from ..terminal import while_waiting
 
 _LONGEST = 365 * 86400.0
 

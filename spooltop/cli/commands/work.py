@@ -24,12 +24,12 @@ from spooltop.engine.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import Arrivals, Queue, QueueClaim
 from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.units import duration
-from spooltop.model.vocabulary import escape
+from spooltop.model.units import duration, parse_age
+from spooltop.model.vocabulary import escape, printable
 from spooltop.settings import load
 
 from ..context import Context
-from ..terminal import Terminal, printable, signal_group, signal_name, signals_handled, wait_for_wakeup
+from ..terminal import Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup
 from .create import open_for
 
 # Ends the commands of a worker that was killed, where nothing else says that they still run.
@@ -108,13 +108,14 @@ def work(args: Namespace, context: Context) -> int:
         raise UsageError("work: --jobs needs a number from 1 up")
     if shutil.which(args.command[0]) is None:
         raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
+    timeout = None if args.timeout is None else parse_age(args.timeout)
     with open_for(args, context, action="work", hosts=load(context.terminal.environ).claims_hosts) as queue:
         worker = CommandWorker(
             queue,
             args.command,
             context.terminal,
             jobs=args.jobs,
-            timeout=args.timeout,
+            timeout=timeout,
             drain=args.drain,
             recover=not args.no_recover,
             quiet=args.quiet,

@@ -10,6 +10,8 @@ from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Resu
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
 from spooltop.model.units import age, at_most, clock_time, count, duration, fit, rate, since, size, span
 from spooltop.model.vocabulary import (
+    PAST,
+    WHOLE,
     Action,
     Box,
     Holders,
@@ -18,10 +20,9 @@ from spooltop.model.vocabulary import (
     Verdict,
     escape,
     escape_text,
+    printable,
     suppressed_words,
 )
-
-from ..terminal import printable
 
 _CHANGES_ALONE = {"cursors": Action.SET_CURSOR, "tickets": Action.UNLOCK, "locks": Action.UNLOCK}
 """Available change in layouts without messages, by layout."""
@@ -214,24 +215,8 @@ def date(epoch: float | None) -> str:
 SAMPLE = 10
 """Maximum number of items of a plan that are listed; ``--json`` lists all of them."""
 
-_DONE_WORDS = {
-    Action.REQUEUE: "requeued",
-    Action.PURGE: "purged",
-    Action.INJECT: "injected",
-    Action.HOLD: "held",
-    Action.RELEASE: "released",
-    Action.RESTORE: "restored",
-    Action.EMPTY: "emptied",
-    Action.UNDO: "undone",
-    Action.SET_CURSOR: "set",
-    Action.UNLOCK: "removed",
-    Action.PAUSE: "paused",
-    Action.RESUME: "resumed",
-}
 
 
-_WHOLE = (Action.PAUSE, Action.RESUME)
-"""Actions on the spool as a whole: their plans have one item."""
 
 
 def plan(plan: Plan) -> Iterator[str]:
@@ -239,7 +224,7 @@ def plan(plan: Plan) -> Iterator[str]:
     equivalent command."""
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
-    what = str(plan.action) if plan.action in _WHOLE else f"{plan.action} {count(plan.count)}{where} of"
+    what = str(plan.action) if plan.action in WHOLE else f"{plan.action} {count(plan.count)}{where} of"
     yield f"{what} {escape(plan.target)} · as of {clock_time(now)}"
     oldest = oldest_of(plan.items)
     if oldest is not None:
@@ -290,7 +275,7 @@ def result(result: Result) -> Iterator[str]:
     """Lines of a result: counts, each skipped or failed item by name, and the command that undoes it."""
     untried = f" · not attempted {count(result.untried)}" if result.untried else ""
     done, skipped, failed = (count(result.count(outcome)) for outcome in Outcome)
-    yield f"{_DONE_WORDS[result.action]} {done} · skipped {skipped} · failed {failed}{untried} · operation {result.operation}"
+    yield f"{PAST[result.action]} {done} · skipped {skipped} · failed {failed}{untried} · operation {result.operation}"
     if result.count(Outcome.DONE) < len(result.items):  # else each of a million would be made to find that there is none
         not_done = (item for item in result.items if item.outcome is not Outcome.DONE)
         yield from (f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in not_done)

@@ -21,10 +21,10 @@ from spooltop.model import units
 from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, TrackedMessage, warnings_of
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Row, Verdict, escape, program, same_json
+from spooltop.model.vocabulary import ASIDE, PAST, WHOLE, Action, Box, Json, Row, Verdict, escape, printable, program, same_json
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
-from ..commands import WHOLE, View, command_for, plan_words
+from ..commands import View, command_for, plan_words
 from ..draw.elements import (
     BLANK,
     Line,
@@ -50,7 +50,6 @@ from ..draw.elements import (
 from ..draw.frame import inner_width, note_lines, panel_frame
 from ..draw.lists import owner_text
 from ..messages import Found, MessagesTracked, SnapshotTaken
-from ..terminal.lifecycle import PAST, printable
 from ..threads import deliver, now_and_then
 from .base import BACKSPACES, CONFIRMING, LEAVING, Facts, LineEdit, Panel, ScrollingScreen, Session, T, footer_line
 from .follow import FollowScreen
@@ -284,10 +283,6 @@ def _times(durations: Iterable[float]) -> str:
     return least if least == longest else f"{least} to {longest}"
 
 
-_DONE = {Action.EMPTY: "Deleted", Action.UNDO: "Undone", Action.UNLOCK: "Removed"}
-"""The titles of results that do not begin with the words for the past."""
-
-
 def _not_done(result: Result, inner: int) -> list[Line | int]:
     """The skipped and failed items by place, grouped by reason; failures first."""
     lines: list[Line | int] = []
@@ -362,7 +357,8 @@ class ResultScreen(ScrollingScreen[bool]):
         if hidden := len(middle) - shown_lines.stop:
             seen[-1] = dim(f"… {hidden + 1:,} more lines")
         many = "" if result.action in WHOLE else f" {done:,}"
-        title = f"{_DONE.get(result.action, PAST[result.action].capitalize())}{many} · operation {shown(result.operation)}"
+        past = "Deleted" if result.action is Action.EMPTY else PAST[result.action].capitalize()
+        title = f"{past}{many} · operation {shown(result.operation)}"
         return panel_frame(title, when(result.finished_at), [head, *seen, *foot], width)
 
     def _line(self, line: Line | int, inner: int) -> Line:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from selectors import DefaultSelector, SelectorKey
 
 from spooltop.model.plan import Outcome, Result
-from spooltop.model.vocabulary import Action, escape
+from spooltop.model.vocabulary import PAST, Action, printable
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:
@@ -52,28 +52,19 @@ def silence_output() -> None:
     os.close(null)
 
 
-def printable(text: str) -> str:
-    """Makes everything visible that a terminal would interpret; text that is escaped already stays the same."""
-    return "".join(char if char.isprintable() else escape(char) for char in text)
-
-
 def shell(words: Sequence[str]) -> str:
     """Quotes words for a shell."""
     return printable(shlex.join(words))
 
 
-PAST = {
-    Action.REQUEUE: "requeued", Action.PURGE: "purged", Action.INJECT: "injected", Action.HOLD: "held",
-    Action.RELEASE: "released", Action.RESTORE: "restored", Action.EMPTY: "emptied", Action.UNDO: "undid",
-    Action.SET_CURSOR: "set", Action.UNLOCK: "removed stale", Action.PAUSE: "paused", Action.RESUME: "resumed",
-}  # fmt: skip
+_PAST = {**PAST, Action.UNDO: "undid", Action.UNLOCK: "removed stale"}
 
 
 def goodbye(results: Sequence[Result]) -> list[str]:
     """The lines printed on leaving: one per operation, with the command that undoes it."""
     lines = []
     for result in results:
-        words = f"{PAST[result.action]} {result.count(Outcome.DONE):,}"
+        words = f"{_PAST[result.action]} {result.count(Outcome.DONE):,}"
         for outcome in (Outcome.SKIPPED, Outcome.FAILED):
             if count := result.count(outcome):
                 words += f", {outcome} {count:,}"

@@ -13,7 +13,7 @@ from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
 from spooltop.engine.system.files import status_of
 from spooltop.model.backend import Capabilities
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import WHOLE, Action, Box
 
 from ...access import closed_words, why_read_only
 
@@ -43,8 +43,7 @@ RULES: dict[Action, Rule] = {
 # The rights of this user on a spool, and where one is missing, why and what would help.
 
 _ASIDE_OF = {Action.PURGE: Box.TRASH, Action.HOLD: Box.HELD, Action.RELEASE: Box.HELD, Action.EMPTY: Box.TRASH}
-_OFFERED = (*RULES, Action.INJECT, Action.UNDO, Action.PAUSE, Action.RESUME)
-_NEEDS_NO_BOX = (Action.PAUSE, Action.RESUME)
+_OFFERED = (*RULES, Action.INJECT, Action.UNDO, *WHOLE)
 _LOOKED_AT = 64
 """Messages whose owners are looked at in a sticky box."""
 _OF_LOCKS = (Action.UNLOCK,)
@@ -64,7 +63,7 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
     aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(_ASIDE_OF.values())}
     for action in _OFFERED:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
-        needed = [boxes[Box.NEW]] if action not in (Action.EMPTY, *_NEEDS_NO_BOX) or Box.NEW in dirs.errors else []
+        needed = [boxes[Box.NEW]] if action not in (Action.EMPTY, *WHOLE) or Box.NEW in dirs.errors else []
         if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
             needed += [boxes[Box.CUR], sticky[Box.CUR]]
         if action in (Action.PURGE, Action.HOLD):
