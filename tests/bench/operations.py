@@ -11,11 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 
 from spooltop.backends.directory.journal import MOVES, BatchOutcome, MoveIntent, MoveRun
-from spooltop.backends.journal.log_store import LogFiles, SpoolLogs
+from spooltop.backends.journal.log_store import LogFiles, LogStore
 from spooltop.backends.journal.record_log import RecordLog, encode_intent, encode_result
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import BATCH
@@ -47,7 +46,8 @@ def held(operation: str, count: int, numbers: range) -> MoveIntent:
 def write_journal(path: Path, size: int, messages: int) -> int:
     """Writes a journal of ``size`` bytes by the journal's own code, of operations on so many messages each; how many they are."""
     written = operations = 0
-    with SpoolDirs(path) as dirs, closing(SpoolLogs(dirs, LogFiles())) as logs:
+    with SpoolDirs(path) as dirs:
+        logs = LogStore.beside(dirs, LogFiles())
         log = RecordLog(logs, MOVES)
         while written < size:
             operation = f"{operations:010x}"

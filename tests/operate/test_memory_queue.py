@@ -7,7 +7,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from spooltop.backends.journal.log_store import LogFiles, StateLogs
+from spooltop.backends.journal.log_store import LogFiles, LogStore
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import Operations
@@ -19,7 +19,7 @@ def test_a_queue_in_memory_is_changed_paced_stopped_listed_audited_and_undone(tm
     boxes = {box: set[str]() for box in (Box.NEW, Box.HELD, Box.TRASH)}
     boxes[Box.NEW] = set("abcd")
     waited: list[float] = []
-    operator = MemoryOperator(boxes, StateLogs("memory", LogFiles(), state_dir=str(tmp_path)), time.time)
+    operator = MemoryOperator(boxes, LogStore("memory", LogFiles(), state_dir=str(tmp_path)), time.time)
     operator._wait = waited.append
     numbers = count()
     operations = Operations(operator, "memory", time.time, lambda: f"op{next(numbers)}")

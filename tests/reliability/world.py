@@ -12,14 +12,16 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.world import OpenOptions
 from spooltop.backends.directory.world import System as Around
-from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
+from spooltop.backends.journal.log_store import LogFiles, LogStore
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consumer import Claim
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.locks.operator import LockOperator
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -135,7 +137,7 @@ class Seeing(Processes):
 def unlock(root: Path, files: LogFiles | None = None) -> None:
     """An operator removes the stale locks."""
     files = files or LogFiles()
-    logs = SpoolPathLogs(str(root), files, state_dir=f"{root}.state")
+    logs = LogStore(str(root), files, state_dir=f"{root}.state", opening=partial(SpoolDirs, str(root), files))
     operator = LockOperator(str(root), logs, OpenOptions(), Around(files, processes=Seeing()), above=False, user="proof")
     desk = Operations(operator, str(root), time.time)
     plan = desk.plan(Action.UNLOCK, Selection(everything=True))

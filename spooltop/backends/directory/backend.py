@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import asdict, replace
 
 from spooltop.cursors.files import WriterWatch
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
@@ -19,7 +20,7 @@ from spooltop.model.snapshot import Observation
 from spooltop.model.target import Target
 from spooltop.model.vocabulary import WHOLE, Action, LockHolder
 
-from ..journal.log_store import STATE_DIR, SpoolPathLogs, StateLogs
+from ..journal.log_store import STATE_DIR, LogStore
 from .detect import IdentifiedPath, Kind, identify
 from .events.watcher import side_watch
 from .liveness.processes import Processes
@@ -96,7 +97,8 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
     from .rescan import FreshLook
 
     fresh = FreshLook(folder, options, replace(world))
-    path, logs = reader.path, SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
+    path = reader.path
+    logs = LogStore(path, world.files, state_dir=STATE_DIR, opening=partial(SpoolDirs, path, world.files))
 
     def consumers() -> Observation:
         now = fresh.observation()
@@ -124,7 +126,7 @@ def _standalone_operator(folder: str, options: OpenOptions, world: System) -> Op
 
     from .operator.operator import OperatorChain
 
-    logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else options.state)
+    logs = LogStore(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else options.state)
     tickets = options.layout == "tickets"
     locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
     if options.layout != "cursors":

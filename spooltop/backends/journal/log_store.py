@@ -13,13 +13,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from os import stat_result
 from typing import NamedTuple, Protocol
 
 from spooltop.engine.atomic import discard, drafts_of, drop_drafts, make_file, publish_new
-from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
 from spooltop.engine.system.files import closing as closing_fd
@@ -232,14 +231,16 @@ _LONGEST = 64 << 20
 
 class LogLines:
     """The lines of the log ``name`` in an open directory, newest first, without their newlines; empty ones are left out.
-    ``folder`` returns its descriptor, None if there is no such directory. ``latest``: only the newest so many parts are read.
+    ``folder`` opens it, as None if there is no such directory. ``latest``: only the newest so many parts are read.
 
     Once all is read that is wanted, ``torn`` tells that the newest line was cut off (it is left out then), and ``unread`` how
     many bytes before the others are not read, because there are more than ``files.read_at_most``. Raises ``OSError`` while it is
     read.
     """
 
-    def __init__(self, files: LogFiles, folder: Callable[[], int | None], name: str, *, latest: int | None = None) -> None:
+    def __init__(
+        self, files: LogFiles, folder: Callable[[], AbstractContextManager[int | None]], name: str, *, latest: int | None = None
+    ) -> None:
         self._files = files
         self._folder = folder
         self._name = name
@@ -249,10 +250,7 @@ class LogLines:
 
     def __iter__(self) -> Generator[bytes, None, None]:
         left, self.torn, self.unread = self._files.read_at_most, False, 0
-        folder = self._folder()
-        if folder is None:
-            return
-        with closing(self._opened(folder)) as opened:
+        with self._folder() as folder, closing(self._opened(folder)) as opened:
             for name, fd, size in opened:
                 if self.unread:
                     self.unread += size
@@ -267,11 +265,11 @@ class LogLines:
                         yield last  # cut off before the next part began: a bad line
                     yield from filter(None, lines)
 
-    def _opened(self, folder: int) -> Generator[tuple[str, int, int], None, None]:
+    def _opened(self, folder: int | None) -> Generator[tuple[str, int, int], None, None]:
         """Opens the files of the log one by one, the newest first: name, descriptor, size."""
         files = self._files
         names = [self._name]
-        while names:
+        while names and folder is not None:
             name = names.pop(0)
             try:
                 fd = files.open_read(name, folder)
@@ -367,30 +365,11 @@ def own_status(files: LogFiles, fd: int, path: str) -> os.stat_result:
 
 
 class StoredLog(NamedTuple):
-    """A log as it is read. ``trusted``: nobody else may write it."""
+    """A log as it is read, in the directory ``path``. ``trusted``: nobody else may write it."""
 
     lines: LogLines
+    path: str
     trusted: bool = True
-
-
-class LogStore(Protocol):
-    """The logs of one target. Each has a file name, such as ``journal.jsonl``."""
-
-    @property
-    def path(self) -> str:
-        """The path that errors name."""
-        ...
-
-    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
-        """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
-        ``sync`` is off. ``following`` as for ``append_line``. Raises ``AuditFailed``, and ``OSError`` where the store itself
-        cannot be opened."""
-        ...
-
-    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
-        """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
-        each. Raises ``OSError`` where the store itself cannot be opened."""
-        ...
 
 
 class LogPlace(Protocol):
@@ -409,114 +388,82 @@ class LogPlace(Protocol):
         ...
 
 
-class SpoolLogs:
-    """The logs of an open queue as one user keeps them: a ``LogStore``. Holds a descriptor only below ``state_dir``; close it."""
+class LogStore:
+    """The logs of the target at ``path`` as one user keeps them. Each has a file name, such as ``journal.jsonl``. ``opening``
+    opens the directory that has them, for each call. A target without one, and a queue of somebody else on which root works, has
+    them in a directory of its own below ``state_dir``."""
 
-    def __init__(self, dirs: LogPlace, files: LogFiles, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
-        self._dirs = dirs
+    def __init__(
+        self, path: str, files: LogFiles, *, state_dir: str | None,
+        opening: Callable[[], AbstractContextManager[LogPlace | None]] = nullcontext,
+    ) -> None:  # fmt: skip
+        self.path = path
         self._files = files
-        self._outside = (os.geteuid() if uid is None else uid) == 0 and dirs.owner_model.st_uid != 0
-        self._state = state_of(state_dir, dirs.path) if self._outside else ""
-        self._state_fd: int | None = None
+        self._state_dir = state_dir
+        self._opening = opening
 
-    @property
-    def path(self) -> str:
-        return self._dirs.path
+    @classmethod
+    def beside(cls, dirs: LogPlace, files: LogFiles, state_dir: str = STATE_DIR) -> LogStore:
+        """The logs of an open queue."""
+        return cls(dirs.path, files, state_dir=state_dir, opening=lambda: nullcontext(dirs))
 
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
+        """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
+        ``sync`` is off. ``following`` as for ``append_line``. Raises ``AuditFailed``."""
+        path = self.path
         try:
-            folder = self._folder(outside=self._outside, create=True)
-            assert folder is not None  # create=True makes it or raises
-            like = self._files.fstat(folder) if self._outside else self._dirs.owner_model
-            append_line(self._files, folder, name, line, like, sync=sync, following=following)
+            with self._opening() as dirs:
+                own = _own(dirs)
+                path = self._path_of(own)
+                with self._folder(own, create=True) as folder:
+                    assert folder is not None  # create=True makes it or raises
+                    like = self._files.fstat(folder) if own is None else own.owner_model
+                    append_line(self._files, folder, name, line, like, sync=sync, following=following)
         except OSError as error:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",
-                path=self._state if self._outside else self._dirs.path,
+                path=path,
                 advice="nothing is changed without it; free space or fix its permissions",
                 full=error.errno in FULL,
             ) from error
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
-        for trusted in (True, False) if self._outside else (True,):
-            folder = partial(self._folder, outside=self._outside and trusted, create=False)
-            yield StoredLog(LogLines(self._files, folder, name, latest=latest), trusted)
+        """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
+        each. Raises ``OSError`` where the directory cannot be opened."""
+        with self._opening() as dirs:
+            own = _own(dirs)
+            for place in (own,) if own is dirs else (own, dirs):
+                if place is not None or self._state_dir is not None:
+                    lines = LogLines(self._files, partial(self._folder, place), name, latest=latest)
+                    yield StoredLog(lines, self._path_of(place), trusted=place is own)
 
-    def close(self) -> None:
-        if self._state_fd is not None:
-            self._files.close(self._state_fd)
-            self._state_fd = None
-
-    def _folder(self, *, outside: bool, create: bool) -> int | None:
-        """The directory of the user's own logs or of those in the spool; None if there is none. Raises ``OSError``."""
-        if not outside:
-            return self._dirs.private_dir(create=create)
-        if self._state_fd is None:
-            try:
-                self._state_fd = open_path(self._files, self._state) if create else self._files.open_dir(self._state, follow=True)
-            except FileNotFoundError:
-                return None
-        own_status(self._files, self._state_fd, self._state)
-        return self._state_fd
-
-
-class PathLogs:
-    """The logs of the queue at ``path``, which ``opening`` opens for each call: a ``LogStore``."""
-
-    def __init__(
-        self, path: str, opening: Callable[[], AbstractContextManager[LogPlace]], files: LogFiles, *, state_dir: str
-    ) -> None:
-        self.path = path
-        self._opening = opening
-        self._files = files
-        self._state_dir = state_dir
-
-    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
-        with self._opened() as logs:
-            logs.append(name, line, sync=sync, following=following)
-
-    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
-        with self._opened() as logs:
-            yield from logs.read(name, latest=latest)
+    def _path_of(self, place: LogPlace | None) -> str:
+        if place is not None:
+            return self.path
+        if self._state_dir is None:
+            raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
+        return state_of(self._state_dir, self.path)
 
     @contextmanager
-    def _opened(self) -> Iterator[SpoolLogs]:
-        with self._opening() as dirs, closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir)) as logs:
-            yield logs
-
-
-class SpoolPathLogs(PathLogs):
-    """The logs of the spool at ``path``, which is opened for each call."""
-
-    def __init__(self, path: str, files: LogFiles, *, state_dir: str) -> None:
-        super().__init__(path, partial(SpoolDirs, path, files), files, state_dir=state_dir)
-
-
-class StateLogs:
-    """The logs of a ``target`` without a spool, in a directory of this user's own below ``state_dir``: a ``LogStore``."""
-
-    def __init__(self, target: str, files: LogFiles, *, state_dir: str | None) -> None:
-        self._files = files
-        self._folder = None if state_dir is None else state_of(state_dir, target)
-
-    @property
-    def path(self) -> str:
-        return self._folder or ""
-
-    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
-        if self._folder is None:
-            raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
-        with closing_fd(self._files, open_path(self._files, self._folder)) as fd:
-            like = own_status(self._files, fd, self._folder)
-            append_line(self._files, fd, name, line, like, sync=sync, following=following)
-
-    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
-        """Yields one log at most: there is no other user's."""
-        if self._folder is None:
+    def _folder(self, place: LogPlace | None, *, create: bool = False) -> Iterator[int | None]:
+        """Opens the directory of the logs in ``place``, None: below ``state_dir``. None if there is none. Raises ``OSError``."""
+        if place is not None:
+            yield place.private_dir(create=create)
             return
+        path, fd = self._path_of(None), None
         try:
-            fd = self._files.open_dir(self._folder, follow=True)
+            fd = open_path(self._files, path) if create else self._files.open_dir(path, follow=True)
         except FileNotFoundError:
+            if create:
+                raise
+        if fd is None:
+            yield None
             return
         with closing_fd(self._files, fd):
-            yield StoredLog(LogLines(self._files, lambda: fd, name, latest=latest))
+            own_status(self._files, fd, path)
+            yield fd
+
+
+def _own(dirs: LogPlace | None) -> LogPlace | None:
+    """The place of this user's own logs: the queue, or None where its owner could forge them."""
+    return None if dirs is None or (os.geteuid() == 0 and dirs.owner_model.st_uid != 0) else dirs

@@ -330,14 +330,8 @@ class RecordLog(Generic[IntentT, ResultT]):
         """Appends an encoded line, synced unless a later line or ``settle`` will sync it; an empty one only syncs. Raises
         ``AuditFailed``: then nothing may be changed."""
         following = self._carried if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
-        try:
-            self._store.append(self._name, line, sync=sync, following=following)
-            self._unsynced = not sync
-        except OSError as error:
-            raise AuditFailed(
-                f"changes to {self._kind.name} cannot be logged: {error.strerror or error}", path=self._store.path,
-                advice="nothing is changed without it; free space or fix its permissions",
-            ) from error  # fmt: skip
+        self._store.append(self._name, line, sync=sync, following=following)
+        self._unsynced = not sync
 
     def settle(self) -> None:
         """Syncs what no later line has synced. Raises ``AuditFailed``."""
@@ -389,7 +383,7 @@ class RecordLog(Generic[IntentT, ResultT]):
                 except OSError as error:
                     words = f"{what} cannot be read: {error.strerror}"
                     if required and log.trusted:
-                        raise Unreadable(words, path=self._store.path, advice=advice(error)) from error
+                        raise Unreadable(words, path=log.path, advice=advice(error)) from error
                     problems.append(words)
                     continue
                 if log.lines.unread:

@@ -24,7 +24,7 @@ from spooltop.model.plan import TrackedMessage
 from spooltop.model.snapshot import Completion, Flow, HolderFlow, Return
 from spooltop.model.vocabulary import Box, Row, Verdict, began
 
-from ...journal.log_store import JOURNAL, LogFiles, LogLines, SpoolLogs
+from ...journal.log_store import JOURNAL, LogFiles, LogLines, LogStore
 from ..scan import BoxScan, SetAsideBoxes, put_us, quick_enqueued_us
 from ..storage.rows import epoch
 from .watcher import LATE, EventReport, Events
@@ -58,8 +58,8 @@ class OperatorMoves(Struct):
 
     def look(self, dirs: SpoolDirs) -> None:
         """Reads what was added since the last look; the first look only notes where the journals end."""
-        with suppress(OSError), closing(SpoolLogs(dirs, self._files)) as logs:  # what is closed to this user is not read
-            for stored in logs.read(JOURNAL):
+        with suppress(OSError):  # what is closed to this user is not read
+            for stored in LogStore.beside(dirs, self._files).read(JOURNAL):
                 with suppress(OSError):
                     self._follow(stored.trusted, stored.lines)
         for trusted in (True, False):

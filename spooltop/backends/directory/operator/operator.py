@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
@@ -38,7 +38,7 @@ from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict, esc
 
 from ...access import user_name
 from ...journal.item_operator import Account, EndedStep, ItemOperator
-from ...journal.log_store import FULL, STATE_DIR, SpoolLogs
+from ...journal.log_store import FULL, STATE_DIR, LogStore
 from ...plan_options import InjectedContent
 from ..detect import identify
 from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation, MoveOutcome, MoveRun
@@ -160,8 +160,8 @@ class DirectoryOperator(Struct, kw_only=True):
         """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error."""
         files = self.world.files
         try:
-            with SpoolDirs(self.path, files) as dirs, closing(SpoolLogs(dirs, files, state_dir=self.state_dir)) as logs:
-                yield (of or _OpenSpool)(self, dirs, logs)
+            with SpoolDirs(self.path, files) as dirs:
+                yield (of or _OpenSpool)(self, dirs, LogStore.beside(dirs, files, self.state_dir))
         except OSError as error:
             what = f"the spool cannot be accessed: {error.strerror or error}"
             raise Unreadable(what, path=self.path, advice=advice(error)) from error
@@ -174,7 +174,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome, None]):
     at_once = BATCH
     needs_log = True
 
-    def __init__(self, of: DirectoryOperator, dirs: SpoolDirs, logs: SpoolLogs) -> None:
+    def __init__(self, of: DirectoryOperator, dirs: SpoolDirs, logs: LogStore) -> None:
         super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait)
         self._of = of
         self._dirs = dirs

@@ -25,7 +25,7 @@ from ...journal.item_operator import (
     outcome_of,
     ref_of,
 )
-from ...journal.log_store import FULL, STATE_DIR, LogFiles, PathLogs
+from ...journal.log_store import FULL, STATE_DIR, LogFiles, LogStore
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
 from ..definition import Layout
@@ -189,7 +189,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         user: str | None = None,
     ) -> None:
         self._files = files or LogFiles()
-        logs = PathLogs(path, self._opened, self._files, state_dir=state_dir)
+        logs = LogStore(path, self._files, state_dir=state_dir, opening=self._opened)
         super().__init__(path, logs, MESSAGES, clock=clock, read_only=read_only, user=user, wait=wait)
         self._layout = layout
         self._around = around

@@ -8,6 +8,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import partial
+from time import time
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -32,13 +34,13 @@ from spooltop.model.snapshot import Pause, pause_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape, json_object
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator
-from ...journal.log_store import STATE_DIR, LogFiles, StateLogs
+from ...journal.log_store import STATE_DIR, LogFiles, LogStore
 from ...plan_options import InjectedContent, pause_reason
 from ..client import Endpoint, ErrorReply, Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
-from ..streams.listing import PendingEntry, aside_row, claim_row, claims_of, heads_of, waiting_row
+from ..streams.listing import PendingEntry, StreamFetcher, aside_row, claim_row, claims_of, heads_of, waiting_row
 from ..streams.look import JudgedMember, Looker, PidJudge, judged_consumers
-from ..streams.server import CLAIMS, HEADS, ID, SKIP, StreamServer, id_order
+from ..streams.server import CLAIMS, HEADS, ID, ZERO, StreamServer, id_order
 from .changes import (
     BATCHES,
     LEAVES,
@@ -151,7 +153,6 @@ def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
 
 _MOST_BYTES = 16 << 20
 _COUNTED = 10_000
-_STEP = 200
 _ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
 
 
@@ -229,8 +230,9 @@ def set_item(server: OperatorConnection, group: str, before: str, after: str) ->
     if before == after:
         return Candidates(refused=[Refusal(row, f"it is {after} already")])
     back = id_order(after) < id_order(before)
-    count, all_of_them = _counted(server, *((after, before) if back else (before, after)))
-    many = f"{'' if all_of_them else '≥ '}{count:,} message{'' if count == 1 else 's'}"
+    first, last = (after, before) if back else (before, after)
+    count, _ = _fetcher(server).skip(f"({first}", last, _COUNTED)
+    many = f"{'≥ ' if count == _COUNTED else ''}{count:,} message{'' if count == 1 else 's'}"
     what = f"{many} would be delivered again" if back else f"{many} would be skipped"
     words = f"{escape(group)}: {before} → {after}"
     deleted = "Messages that were deleted meanwhile are not delivered again. " if back else ""
@@ -240,28 +242,17 @@ def set_item(server: OperatorConnection, group: str, before: str, after: str) ->
     return Candidates([Item(row, change, what, words, after)], notes=tuple(notes), effect=effect)
 
 
+def _fetcher(server: OperatorConnection) -> StreamFetcher:
+    return StreamFetcher(partial(server.ask, "look"), server.names, time)
+
+
 def _id(server: OperatorConnection, value: str | int) -> str:
     if value == "$":
-        words = ("XREVRANGE", server.names.stream, "+", "-", "COUNT", 1)
-        return text_of(list_of(server.run("look", SKIP, [server.names.stream], words))[1]) or "0-0"
+        return _fetcher(server).skip("-", "+", 1, back=True)[1] or ZERO
     found_id = _ID.match(str(value))
     if found_id is None:
         raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")
     return f"{int(found_id[1])}-{int(found_id[2] or 0)}"
-
-
-def _counted(server: OperatorConnection, after: str, up_to: str) -> tuple[int, bool]:
-    """Counts the entries between two ids, up to a bound, and says whether these are all."""
-    count = 0
-    while count < _COUNTED:
-        words = ("XRANGE", server.names.stream, f"({after}", up_to, "COUNT", _STEP)
-        page = list_of(server.run("look", SKIP, [server.names.stream], words))
-        found = number_of(page[0])
-        count += found
-        if found < _STEP:
-            return count, True
-        after = text_of(page[1])
-    return count, False
 
 
 # Messages of a group as rows, found in pages that the server answers fast.
@@ -304,6 +295,23 @@ _NAMED_AT_MOST = 2_000
 _NAMED_WHY = 5
 """Reasons that are named where no claim is dead."""
 _FORCEABLE = (Action.REQUEUE, Action.HOLD)
+_FOR_GOOD = {
+    StreamVerb.ASIDE: StreamVerb.DROP_CLAIM, StreamVerb.ASIDE_NEW: StreamVerb.DROP_NEW, StreamVerb.MOVE: StreamVerb.DROP
+}  # fmt: skip
+"""The verbs of a purge that skips the trash."""
+_TO_ASIDE = frozenset({StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE})
+_EFFECTS = (
+    ({StreamVerb.HAND}, "It is handed back to the group with the same id; claimed next.",
+     "They are handed back to the group with the same ids; claimed next."),
+    ({StreamVerb.COPY}, "It is put again as a new entry, last in order.", "They are put again as new entries, last in order."),
+    ({StreamVerb.BACK},
+     "It goes back to the group, with the same id where the entry still stands, else as a copy, last in order.",
+     "They go back to the group, with the same id where the entry still stands, else as a copy, last in order."),
+)  # fmt: skip
+_PURGE_EFFECT = (
+    _TO_ASIDE, "It moves to the trash. Undo puts it back, as a copy where the entry is gone.",
+    "They move to the trash. Undo puts them back, as copies where the entry is gone.",
+)  # fmt: skip
 _LOST = "it may be done twice: its consumer may still be at work"
 
 
@@ -369,7 +377,8 @@ class GroupChooser:
             notes = (f"{way.words} {'This' if final else 'What is put again'} has no undo.",)
         if not items and not refused and selection.verdict is Verdict.DEAD:
             notes = self._why_none_is_dead(unmatched)
-        return Candidates(items, refused, notes, missing, self.poison, self._effect(items, verbs), final)
+        effects = (*_EFFECTS, _PURGE_EFFECT) if action is Action.PURGE else _EFFECTS
+        return Candidates(items, refused, notes, missing, self.poison, _effect(items, effects), final)
 
     def _why_none_is_dead(self, unmatched: Mapping[tuple[Verdict | None, str], int]) -> tuple[str, ...]:
         """Says who holds the claims that are not those of the dead."""
@@ -450,7 +459,7 @@ class GroupChooser:
         elif row.verdict is Verdict.UNKNOWN:
             warning = _LOST
         if self._action is not Action.REQUEUE:
-            return Item(row, self._away(pinned), warning)
+            return self._away(pinned, StreamVerb.ASIDE, warning)
         died = row.verdict is Verdict.DEAD and pinned.tries >= POISON
         self.poison += died
         why = f"delivered {pinned.tries} times, and its last consumer died"
@@ -477,53 +486,30 @@ class GroupChooser:
             why = "it waits for the end of its delay" if delayed else "it was never delivered: it waits already"
             return Refusal(pinned.row, why)
         if pinned.entry.consumer in (HANDED_BACK, LATER):
-            return Item(pinned.row, self._away(pinned))
+            return self._away(pinned, StreamVerb.ASIDE)
         if self._others:
             reads = "reads" if self._others == 1 else "read"
             why = f"{_others(self._others)} {reads} this stream too: an undelivered message can be taken from all of them only"
             return Refusal(pinned.row, why)
-        verb = StreamVerb.DROP_NEW if self._now and self._action is Action.PURGE else StreamVerb.ASIDE_NEW
-        return Item(pinned.row, _pin(pinned, verb, to="" if verb is StreamVerb.DROP_NEW else self._box()))
+        return self._away(pinned, StreamVerb.ASIDE_NEW)
 
-    def _away(self, pinned: PinnedRow) -> StreamChange:
+    def _away(self, pinned: PinnedRow, verb: StreamVerb, warning: str = "") -> Item:
+        """Pins that a message is held, or purged: into the trash, or for good."""
         if self._action is Action.PURGE and self._now:
-            return _pin(pinned, StreamVerb.DROP_CLAIM)
-        return _pin(pinned, StreamVerb.ASIDE, to=self._box())
-
-    def _box(self) -> str:
-        return "held" if self._action is Action.HOLD else "trash"
+            return Item(pinned.row, _pin(pinned, _FOR_GOOD[verb]), warning)
+        return Item(pinned.row, _pin(pinned, verb, to="held" if self._action is Action.HOLD else "trash"), warning)
 
     def _aside(self, pinned: PinnedRow) -> Item | Refusal:
         row, origin, why = pinned.row, pinned.entry.notes.get("~from", ""), pinned.entry.notes.get("~why", "")
-        if self._action is Action.EMPTY or (self._action is Action.PURGE and self._now):
+        if self._action is Action.EMPTY:
             return Item(row, _pin(pinned, StreamVerb.DROP))
         if self._action is Action.PURGE:
-            return Item(row, _pin(pinned, StreamVerb.MOVE, to="trash"))
+            return self._away(pinned, StreamVerb.MOVE)
         if self._action is Action.RESTORE and row.box is Box.TRASH and origin in ("held", "rejected"):
             return Item(row, _pin(pinned, StreamVerb.MOVE, to=origin))
         back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=why)
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
         return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
-
-    def _effect(self, items: Sequence[Item], verbs: Set[StreamVerb]) -> str:
-        """Says what happens, where the words for a directory would be wrong."""
-        if not items:
-            return ""
-        one = len(items) == 1
-        if verbs == {StreamVerb.HAND}:
-            same = f"with the same id{'' if one else 's'}; claimed next"
-            return f"{'It is' if one else 'They are'} handed back to the group {same}."
-        if verbs <= {StreamVerb.COPY, StreamVerb.BACK} and all(_copies(change_of(item)) for item in items):
-            return f"{'It is' if one else 'They are'} put again as {'a new entry' if one else 'new entries'}, last in order."
-        if verbs == {StreamVerb.BACK}:
-            goes = "It goes" if one else "They go"
-            return f"{goes} back to the group, with the same id where the entry still stands, else as a copy, last in order."
-        to_trash = verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}
-        if self._action is Action.PURGE and to_trash and not self._now:
-            goes = "It moves" if one else "They move"
-            back = "it back, as a copy" if one else "them back, as copies"
-            return f"{goes} to the trash. Undo puts {back} where the entry is gone."
-        return ""
 
 
 def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
@@ -554,8 +540,10 @@ def _place(key: object) -> tuple[str, str]:
     return "", ""
 
 
-def _copies(change: StreamChange) -> bool:
-    return change.verb is StreamVerb.COPY or change.to == "copy"
+def _effect(items: Sequence[Item], effects: Sequence[tuple[Set[StreamVerb], str, str]]) -> str:
+    """Says what happens, where the words for a directory would be wrong."""
+    verbs = {StreamVerb.COPY if one.to == "copy" else one.verb for one in map(change_of, items)}
+    return next((one if len(items) == 1 else many for known, one, many in effects if verbs and verbs <= known), "")
 
 
 def _others(count: int) -> str:
@@ -583,6 +571,15 @@ def _words(logged: LoggedChanges) -> str:
     return ""
 
 
+_UNDO_EFFECTS = tuple(
+    (verbs, words, words)
+    for verbs, words in (
+        ({StreamVerb.GIVE}, "Each claim goes back to the consumer that had it, unless it was taken since."),
+        ({StreamVerb.COPY}, "Each message is put again as a new entry, last in order, unless it was changed since."),
+        ({StreamVerb.BACK}, "Each message is handed back to the group, claimed next, unless it was changed since."),
+        (_TO_ASIDE, "Each message is set aside again, unless it was taken since."),
+    )
+)
 AT_ONCE = 25
 """Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
 
@@ -598,7 +595,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
         self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Callable[[], float],
         state: str | None, read_only: str | None,
     ) -> None:  # fmt: skip
-        store = StateLogs(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+        store = LogStore(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
         super().__init__(shown, store, BATCHES, clock=clock, read_only=read_only)
         self._server = StepSender(endpoint, shown, names)
         self._endpoint = endpoint
@@ -661,9 +658,9 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
         except SpooltopError as error:
             if isinstance(error, Unavailable) and error.answer_lost:
                 why = f"sent, and not answered: it is unknown if it was done; spooltop undo finds out: {error.what}"
-                return EndedStep(_results(intent.changes, items, [Changed(Outcome.FAILED, why)] * count), None, error)
+                return EndedStep(_results(items, [Changed(Outcome.FAILED, why)] * count), None, error)
             return EndedStep((), BatchChanged((Changed(Outcome.FAILED, error.what),) * count), error)
-        return EndedStep(_results(intent.changes, items, outcomes), BatchChanged(outcomes))
+        return EndedStep(_results(items, outcomes), BatchChanged(outcomes))
 
     def _fact(self, logged: LoggedChanges) -> Account:
         verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
@@ -724,7 +721,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
                     words[told.reason] += 1
                     items.append(Item(row_of(back), back, escape(told.reason)))
         notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in words.items() if why), *notes)
-        return Candidates(items, refused, notes, effect=_undo_effect(items))
+        return Candidates(items, refused, notes, effect=_effect(items, _UNDO_EFFECTS))
 
     def _copies_only(self, changes: Sequence[StreamChange | None]) -> bool:
         """True where something was set aside that must be put again as new entries: consumers only read those."""
@@ -747,32 +744,13 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
         self._server.close()
 
 
-def _results(changes: Sequence[StreamChange], items: Sequence[Item], outcomes: Sequence[Changed]) -> list[ItemResult]:
-    if not items:  # of messages that are put, only what they became is known
-        ids = [one.became or "new" for one in outcomes]
-        return [
-            ItemResult(id, id, one.outcome, escape(one.reason), one.became) for id, one in zip(ids, outcomes, strict=True)
-        ]
+def _results(items: Sequence[Item], outcomes: Sequence[Changed]) -> list[ItemResult]:
+    # Of messages that are put, only what they became is known.
+    names = [(item.id, item.name) for item in items] or [(one.became or "new",) * 2 for one in outcomes]
     return [
-        ItemResult(item.row.id, item.row.name, one.outcome, escape(one.reason), one.became)
-        for item, one in zip(items, outcomes, strict=True)
+        ItemResult(*name, one.outcome, escape(one.reason), one.became) for name, one in zip(names, outcomes, strict=True)
     ]
 
 
 def _why_not(change: StreamChange) -> str:
     return "it was put again as a new entry: purge that" if change.verb is StreamVerb.COPY else "deleted permanently"
-
-
-def _undo_effect(items: Sequence[Item]) -> str:
-    if not items:
-        return ""
-    verbs = {change_of(item).verb for item in items}
-    if verbs == {StreamVerb.GIVE}:
-        return "Each claim goes back to the consumer that had it, unless it was taken since."
-    if verbs == {StreamVerb.BACK} and all(change_of(item).to == "copy" for item in items):
-        return "Each message is put again as a new entry, last in order, unless it was changed since."
-    if verbs == {StreamVerb.BACK}:
-        return "Each message is handed back to the group, claimed next, unless it was changed since."
-    if verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}:
-        return "Each message is set aside again, unless it was taken since."
-    return ""

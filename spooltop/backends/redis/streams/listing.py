@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames
 from .look import JudgedMember
-from .server import CLAIMS, HEADS, SKIP, ZERO, Command, StreamServer, entry_time, id_order, translate_errors
+from .server import CLAIMS, HEADS, SKIP, ZERO, Command, entry_time, id_order, translate_errors
 
 # Rows of lists: entries that wait, claims, and messages that were set aside.
 
@@ -152,7 +152,7 @@ class StreamFetcher(Struct):
     """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. ``now`` is the clock of the server. Every
     method may raise ``Unavailable``."""
 
-    _server: StreamServer
+    _ask: Callable[..., list[Reply]]
     _names: StreamNames
     _now: Callable[[], float]
     _scripts: bool = True
@@ -221,7 +221,7 @@ class StreamFetcher(Struct):
         """Returns when the delay of each message ends, in epoch seconds; None where it has none."""
         if not ids:
             return []
-        (reply,) = self._server.ask(("ZMSCORE", self._names.later, *ids))
+        (reply,) = self._ask(("ZMSCORE", self._names.later, *ids))
         if isinstance(reply, ErrorReply):
             return [None] * len(ids)
         with translate_errors():
@@ -229,13 +229,13 @@ class StreamFetcher(Struct):
 
     def entry(self, box: Box, id: str) -> Mapping[bytes, bytes] | None:
         """Returns the fields of one entry; None where it is gone."""
-        (reply,) = self._server.ask(("XRANGE", self._names.of_box(box), id, id, "COUNT", 1))
+        (reply,) = self._ask(("XRANGE", self._names.of_box(box), id, id, "COUNT", 1))
         with translate_errors():
             return next((fields_by_name(list_of(one)[1]) for one in list_of(reply)), None)
 
     def claim(self, id: str) -> PendingEntry | None:
         """Returns who holds a message now, without its size; None where nobody does."""
-        (reply,) = self._server.ask(("XPENDING", self._names.stream, self._names.group, id, id, 1))
+        (reply,) = self._ask(("XPENDING", self._names.stream, self._names.group, id, id, 1))
         with translate_errors():
             return next(iter(claims_of(reply, self._now())), None)
 
@@ -246,10 +246,10 @@ class StreamFetcher(Struct):
         return ("EVAL_RO", script, 1, plain[1], *(("heads",) if script == CLAIMS else ()), *plain)
 
     def _run(self, script: str, plain: Command, parse: Callable[[Reply], _T]) -> _T:
-        (reply,) = self._server.ask(self._command(script, plain))
+        (reply,) = self._ask(self._command(script, plain))
         if self._scripts and isinstance(reply, ErrorReply) and _refused(reply):
             self._scripts = False
-            (reply,) = self._server.ask(plain)
+            (reply,) = self._ask(plain)
         with translate_errors():
             return parse(reply)
 

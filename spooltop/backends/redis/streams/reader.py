@@ -389,7 +389,7 @@ class StreamReader:
         self._capabilities = capabilities
         self._since = settings.clock()
         self._server = StreamServer(endpoint)
-        self._fetcher = StreamFetcher(self._server, names, self._server_now)
+        self._fetcher = StreamFetcher(self._server.ask, names, self._server_now)
         self._looker = Looker(self._server, names)
         self._counter = UndeliveredCounter(self._fetcher)
         self._changes = StreamChanges(endpoint, names.stream)
