@@ -1,12 +1,50 @@
-"""Logs of changes: an intent line before each step of an operation, a result line after it, one JSON object a line.
+"""Journals: who changed what, from where and when, and how it ended. Other programs may read them; nobody else writes them.
 
-intent  schema line operation [step] action time user by undoes count force …
-result  schema line operation [step] time …
+A journal is a file ``NAME.jsonl`` beside the queue, in ``.spooltop`` or the directory that its layout names. Where root works on
+a queue of somebody else, and for what has no directory of its own (a stream, lock files alone), it lies in the directory
+``TARGET-<16 hex digits>`` below ``/var/lib/spooltop`` (root) or ``~/.local/state/spooltop``. ``NAME.jsonl`` is the newest part,
+``NAME.000001.jsonl`` was the first; a part begins with the intents that had no result in the parts before.
 
-A step is what is changed between the two lines: a batch of messages, one lock, one cursor. The ``RecordType`` of a log names the
-member that numbers the steps, and reads what else the lines hold. It is the audit log as well: who did it, from where and when
-stands in each intent. A step without a result line was cut short. Somebody else may have written the log: a line that is not
-exactly so is left out and counted.
+Each line is one JSON object: an *intent* before each step of an operation, synced before anything is changed, and a *result*
+after it. A step is what is changed between the two: a batch of messages, one lock, one cursor. Its number is the place in the
+plan of the first item of it, in the member that the table below names; "-": each operation has one step. A step without a result
+was cut short: what it names may be done or not. Of two lines of one kind about one step the first counts.
+
+Members of every line, in this order, and then of every intent and of every result:
+
+    line    schema line operation STEP
+    intent  action time user by undoes count force
+    result  time
+
+``schema`` is 1; another number is another form. ``line`` is ``intent`` or ``result``, ``operation`` an id. ``time`` is in epoch
+seconds. ``user`` is who did it, and ``by`` has ``uid``, ``pid``, ``sudo_user``, ``ssh_connection`` and ``tty``, null where they
+are not known. ``undoes`` is the operation that is undone, or null. ``count`` is the number of items in the whole operation, and
+``force`` tells if it was forced.
+
+    journal   first  intent  moves
+    journal   first  result  tried between others
+    messages  first  intent  items
+    messages  first  result  tried others
+    messages  first  intent  changes reverses
+    messages  first  result  outcomes
+    locks     item   intent  path folder below names content link element mode uid gid mtime words
+    locks     item   result  outcome reason
+    cursors   -      intent  file source had before after
+    cursors   -      result  outcome reason
+    pauses    -      intent  before after
+    pauses    -      result  outcome reason
+
+``journal`` is that of a spool: ``moves`` are runs out of one folder into one, with the columns ``names``, ``inos``, ``sizes``,
+``ctimes`` (ns), ``tokens`` and, where they differ, ``to_names``; of the moves that were ``tried`` all are done but the
+``others``; ``between`` bounds the ctimes that they gave. ``messages`` is that of another program's directory, whose ``items``
+have ``id``, ``message``, ``changes`` and ``pins``, or that of a stream, with ``changes`` (``StreamChange``) and for each one of
+``outcomes``: outcome, reason, new id. An outcome is ``done``, ``skipped`` or ``failed``.
+
+Texts are valid Unicode: a byte of a name that is not printable UTF-8 is written ``\\xNN``, a backslash ``\\\\``; but ``before``
+and ``after`` of a cursor are JSON values as they were. New members may come: pass over what is not known.
+
+Somebody else may have written the journal. A line that is not exactly so is left out, counted, and the first reason is told with
+the place in the line, such as ``Expected `int`, got `str` - at `$.others[0].place```.
 """
 
 from __future__ import annotations
