@@ -478,7 +478,7 @@ _TABLE = (
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
         "commands.change:unlock", (
             PATH, option("what", "LOCK", "as `spooltop locks` lists it, its path or file name; or ALL", nargs="*"),
-            flag("--force", "also if it is unknown whether its holder is running"), *QUESTION, PLAN,
+            flag("--force", "also if it is unknown whether its holder is running"), *CHANGE,
         ),
         """Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and
         it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its

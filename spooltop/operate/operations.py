@@ -240,7 +240,7 @@ def command_words(
         named = ["--file", escape(str(file))] if file is not None else []
         return (*words, "--set", f"{source}={written}", "--type", "json", *named)
     if action is Action.UNLOCK:
-        return (*words, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
+        return (*words, *slowly, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
     if action in WHOLE:
         text = str(options.get("reason") or "")
         reason = text if text.isprintable() else escape(text)
@@ -472,8 +472,6 @@ class Operations:
         request = Request(action, with_defaults(action, selection), force, chosen, self._clock(), progress)
         found = self._operator.candidates(request)
         progress.check()
-        if chosen.get("rate") and found.items and found.items[0].words:
-            raise UsageError(f"{action}: a rate limit applies to messages only", advice="leave --rate out")
         if self._at_work is not None and action in _PUTS_BACK and found.items:
             found = replace(found, notes=(*found.notes, self._at_work()))
         if self._retention and action is Action.PURGE and found.items and not chosen.get("now"):

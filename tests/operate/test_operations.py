@@ -4,6 +4,7 @@ tests/behaviour and tests/cli."""
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,20 @@ def test_a_plan_is_paced_without_another_look(world: SpoolWorld) -> None:
         assert control.with_rate(slow, None) == plan
 
 
-def test_what_is_no_message_is_not_done_at_a_rate(tmp_path: Path) -> None:
+def test_locks_are_removed_at_a_rate_with_progress_and_one_after_the_other_until_stopped(tmp_path: Path) -> None:
     with LockWorld(tmp_path) as world, world.control() as control:
-        world.soft_lock("x.lock")
-        with pytest.raises(UsageError, match="a rate limit applies to messages only"):
-            control.plan(Action.UNLOCK, ALL, force=True, options={"rate": 2.0})
+        names = tuple(f"{number}.lock" for number in range(4))
+        for name in names:
+            world.soft_lock(name)
+        plan = control.plan(Action.UNLOCK, Selection(ids=names), force=True, options={"rate": 20.0})
+        assert plan.command[3:5] == ("--rate", "20")
+        progress: list[int] = []
+        began = time.monotonic()
+        result = control.apply(plan, progress.append, lambda: len(progress) == 3)
+        assert time.monotonic() - began >= 0.1 and progress == [1, 2, 3]
+        assert (result.count(Outcome.DONE), result.untried, result.stopped) == (3, 1, True)
+        undo = control.plan(Action.UNDO, NONE, options={"undoes": plan.operation, "rate": 20.0})
+        assert control.apply(undo).count(Outcome.DONE) == 3 and all((world.path / name).exists() for name in names)
 
 
 def test_a_plan_says_who_is_at_work_only_of_what_goes_back(world: SpoolWorld) -> None:
