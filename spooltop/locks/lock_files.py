@@ -33,7 +33,7 @@ from spooltop.backends.directory.liveness.processes import (
     LockTable,
     Process,
     Processes,
-    judge_pid,
+    judge_pids,
     lock_owners,
 )
 from spooltop.backends.directory.scan import FolderNames
@@ -100,10 +100,10 @@ def read_marker(name: str, dir_fd: int) -> Marker | None:
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[0] == "filelock/2":
         fields = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
-        lease, start = _seconds(fields.get("duration", "")), _token(fields.get("start", ""))
-        return Marker(_pid(fields.get("pid", "")), fields.get("host"), since, lease, start=start)
-    if len(lines) >= 3 and _pid(lines[0]) and lines[1]:
-        return Marker(_pid(lines[0]), lines[1], since, start=_token(lines[2]))
+        lease, start = _seconds(fields.get("duration", "")), _number(fields.get("start", ""), 60)
+        return Marker(_number(fields.get("pid", "")), fields.get("host"), since, lease, start=start)
+    if len(lines) >= 3 and _number(lines[0]) and lines[1]:
+        return Marker(_number(lines[0]), lines[1], since, start=_number(lines[2], 60))
     return _leader(data, since) or _plain(data, since)
 
 
@@ -124,7 +124,7 @@ def read_directory(name: str, dir_fd: int) -> Marker | None:
 def _plain(data: bytes, since: float) -> Marker | None:
     text = data.decode("utf-8", "replace")
     found = _USER_AT_HOST.match(text) or _PID_ALONE.match(text)
-    pid = _pid(found["pid"]) if found is not None else None
+    pid = _number(found["pid"]) if found is not None else None
     return Marker(pid, found["host"], since) if found is not None and pid is not None and pid <= _MAX_PID else None
 
 
@@ -139,10 +139,10 @@ def _strict(name: str, dir_fd: int, since: float) -> Marker:
                     continue
                 lines = found.data.decode("ascii", "replace").split("\n")
                 complete = lines[0] == _STRICT.decode() and len(lines) >= 4
-                pid, host = (_pid(lines[2]), _unhex(lines[3])) if complete else (None, None)
+                pid, host = (_number(lines[2]), _unhex(lines[3])) if complete else (None, None)
                 intent = claim.replace("held-", "intent-", 1)  # stays beside it as long as it is held, and blocks as well
                 both = (claim, intent) if intent in names else (claim,)
-                start = _token(lines[4]) if complete and len(lines) > 4 else None
+                start = _number(lines[4], 60) if complete and len(lines) > 4 else None
                 return Marker(pid, host, found.status.st_mtime, below=below, names=both, start=start)
     except FileNotFoundError:
         return Marker(None, None, since, free=True)  # its directory comes with the first claim
@@ -186,7 +186,7 @@ def _symbolic(name: str, dir_fd: int) -> Marker | None:
         return None  # it leads to something
     except OSError:
         found = _LINK.match(text)
-    return Marker(_pid(found[2]), found[1], since) if found is not None and _pid(found[2]) else None
+    return Marker(_number(found[2]), found[1], since) if found is not None and _number(found[2]) else None
 
 
 def _content(name: str, dir_fd: int) -> Content | None:
@@ -197,12 +197,9 @@ def _content(name: str, dir_fd: int) -> Content | None:
         return None
 
 
-def _pid(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) <= 10 and int(text) > 0 else None
-
-
-def _token(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 60 else None
+def _number(text: str, digits: int = 10) -> int | None:
+    """A number above 0 with at most so many digits: a pid, or with 60 a start token."""
+    return int(text) or None if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
 def _seconds(text: str) -> float | None:
@@ -232,41 +229,37 @@ class Judge:
     """Tells whether the process of a marker or a ticket is running, by the rules for claims that name only a pid. A process
     found to be gone stays gone: it is looked up once."""
 
-    def __init__(self, processes: Processes) -> None:
-        self.processes = processes
+    def __init__(self, world: System) -> None:
+        self.processes = world.processes
+        self.clock = world.clock
         self._gone: dict[tuple[str, int, float], str] = {}
 
-    def judge(self, path: str, pid: int, since: float, *, local: bool, start: int | None = None) -> tuple[Verdict, str]:
-        """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file), and filelock's ``start``
-        token. ``local``: only this machine mounts it."""
+    def judge(self, path: str, pid: int, since: float, fd: int, start: int | None = None) -> tuple[Verdict, str]:
+        """The verdict on ``path`` in the open folder ``fd``, which names ``pid`` since ``since`` (epoch seconds, of its file) and
+        filelock's ``start`` token. A pid that is gone is proof only where only this machine mounts the folder."""
         key = (path, pid, since)
         if key in self._gone:
             return Verdict.DEAD, self._gone[key]
-        there = self.processes.exists(pid)
-        sure = Certainty(local, self.processes.in_first_namespace())
-        found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
-        process = self.processes.process(pid) if there else None
+        sure = Certainty(is_local(mount_of(fd)), self.processes.in_first_namespace())
         now = self.processes.boottime()  # it exists now: any process that was started before may have taken it
+        ((verdict, evidence, process),) = judge_pids(self.processes, [(pid, now)], sure)
         if process is not None and sure.local and sure.all_pids and self._is_another(process, start):
             verdict, evidence = Verdict.DEAD, f"pid {pid} is another process now"
-        else:
-            verdict, evidence = judge_pid(pid, there, process, None if found is None else found.get(pid, []), now, sure)
         if verdict is Verdict.DEAD:
             self._gone[key] = evidence
         return verdict, evidence
 
-    def holder(
-        self, path: str, pid: int, host: str | None, since: float, *, local: bool, start: int | None = None
-    ) -> tuple[LockHolder, Verdict, str]:
-        """The holder that names itself ``pid`` on ``host`` (None: it names none, so only a local file system shows that it is
-        this one), whether it is running, and the evidence. The rest as for ``judge``."""
+    def holder(self, path: str, pid: int, marker: Marker, fd: int) -> tuple[LockHolder, Verdict, str]:
+        """The holder that names itself ``pid`` in a marker in the open folder ``fd``, whether it is running, and the evidence.
+        Where it names no host, only a local file system shows that it is of this one."""
+        host, since = marker.host, marker.since
         if host is not None and not self._is_here(host):
             name, container, _ = host.partition(_NAMESPACE)
             where = f"in a container on host {name}" if container else f"on host {name}"
             return LockHolder(pid, since=since), Verdict.UNKNOWN, f"taken {where}, ask there"
-        if host is None and not local:
+        if host is None and not is_local(mount_of(fd)):
             return LockHolder(pid, since=since), Verdict.UNKNOWN, f"pid {pid} of an unknown host"
-        verdict, evidence = self.judge(path, pid, since, local=local, start=start)
+        verdict, evidence = self.judge(path, pid, since, fd, marker.start)
         if verdict is Verdict.DEAD:
             why = f"pid {pid} has exited" if evidence == EXITED else evidence
             return LockHolder(pid, since=since, alive=False), verdict, why
@@ -303,27 +296,27 @@ def _waiting(waiters: Sized) -> str:
     return f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
 
 
-def existing_lock(path: str, name: str, fd: int, judge: Judge, now: float, *, directory: bool = False) -> Lock | None:
-    """The lock that the existence of the file, or of the ``directory``, ``name`` below ``fd`` is; None if it is not one. ``now``
-    is in epoch seconds."""
-    kind, marker = ("mkdir", read_directory(name, fd)) if directory else ("soft", read_marker(name, fd))
+def existing_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
+    """The lock that the existence of the file or the directory ``name`` below ``fd`` is; None if it is not one."""
+    kind, marker = "soft", read_marker(name, fd)
+    if marker is None:
+        kind, marker = "mkdir", read_directory(name, fd)
     if marker is None:
         return None
     if marker.free:
         return Lock(path, kind, verdict="free", evidence="no claim is held beside it")
     if marker.pid is not None:
-        local, start = is_local(mount_of(fd)), marker.start
-        holder, verdict, why = judge.holder(path, marker.pid, marker.host, marker.since, local=local, start=start)
+        holder, verdict, why = judge.holder(path, marker.pid, marker, fd)
         if verdict is Verdict.DEAD and marker.lease is not None:
             why += f"; a lease of {marker.lease:g} s, then the next one takes it"
         return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
-    if marker.until is not None and marker.until <= now:  # by its own account it is none any more
+    if marker.until is not None and marker.until <= judge.clock():  # by its own account it is none any more
         why = f"its lease ended {clock_time(marker.until)}, not renewed"
         return Lock(path, kind, (LockHolder(None, since=marker.until),), (), "stale", why)
     holders = (LockHolder(None, since=marker.since),)
     if marker.until is not None:
         return Lock(path, kind, holders, (), "held", f"a lease until {clock_time(marker.until)}")
-    who = "a lock directory, which" if directory else f"a link to {escape(marker.element)}: it" if marker.element else "it"
+    who = "a lock directory, which" if kind == "mkdir" else f"a link to {escape(marker.element)}: it" if marker.element else "it"
     return Lock(path, kind, holders, (), "unknown", f"{who} does not name its owner")
 
 
@@ -332,11 +325,8 @@ def existing_lock(path: str, name: str, fd: int, judge: Judge, now: float, *, di
 _QUEUES_AT_MOST = 1_000
 
 
-def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
-    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue.
-
-    ``local``: only this machine mounts it. A pid that is gone is proof only there and in the first pid namespace.
-    """
+def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge) -> Lock | None:
+    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue."""
     try:
         with opened_below(dir_fd, name) as fd:
             names = os.listdir(fd)
@@ -349,7 +339,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
     if not holders:
         return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
     head, waiting = holders[0], tuple(holders[1:])
-    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local=local)
+    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, dir_fd)
     if verdict_on_head is Verdict.ALIVE:
         verdict, evidence = ("blocked", _waiting(waiting)) if waiting else ("held", "")
     elif verdict_on_head is Verdict.DEAD:
@@ -359,21 +349,16 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
     return Lock(path, "ticket", (head,), waiting, verdict, evidence)
 
 
-def _orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+def _orphaned(locks: Sequence[Lock]) -> Iterator[Lock]:
     """The same locks; the first ticket of a queue is stale if the lock that it queues for is free: the kernel released
     that lock when its holder died, and only the ticket blocks the queue."""
-    found = tuple(locks)
-    by_path = {os.path.normpath(lock.path): lock for lock in found}
-
-    def judged(queue: Lock) -> Lock:
-        path = os.path.normpath(queue.path)
-        base = by_path.get(path.removesuffix(QUEUE_SUFFIX)) if path.endswith(QUEUE_SUFFIX) else None
-        if queue.kind != "ticket" or queue.verdict != "stale" or base is None or base.verdict != "free":
-            return queue
-        name = os.path.basename(base.path)
-        return replace(queue, evidence=f"{queue.evidence}: an orphan ticket on a free lock, {name}")
-
-    return tuple(judged(lock) for lock in found)
+    free = {os.path.normpath(lock.path) for lock in locks if lock.verdict == "free"}
+    for lock in locks:
+        path = os.path.normpath(lock.path)
+        base = path.removesuffix(QUEUE_SUFFIX)
+        orphan = lock.kind == "ticket" and lock.verdict == "stale" and base != path and base in free
+        why = f"{lock.evidence}: an orphan ticket on a free lock, {os.path.basename(base)}"
+        yield replace(lock, evidence=why) if orphan else lock
 
 
 def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
@@ -397,9 +382,8 @@ _FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
 _LIMIT = 4_096
 
 
-def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
-    """The lock in the directory ``name`` below ``dir_fd``; None where it is none, or not for this user to read. ``local``: only
-    this machine mounts it."""
+def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge) -> Lock | None:
+    """The lock in the directory ``name`` below ``dir_fd``; None where it is none, or not for this user to read."""
     try:
         with opened_below(dir_fd, f"{name}/gen") as states, opened_below(dir_fd, f"{name}/holders") as holders:
             newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
@@ -411,11 +395,13 @@ def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, *, local: b
     if state is None or not members:
         return Lock(path, KIND, verdict="free", evidence="nobody reads or writes under it")
     since = state.status.st_mtime
-    readers = [record for role, record in records if role == "reader"]
-    writers = [record for role, record in records if role == "writer"]
-    waiters = [_member(path, record, since, judge, local=local)[0] for record in (writers if readers else ())]
-    held = [_member(path, record, since, judge, local=local) for record in readers or writers]
-    held_and_awaited = tuple(holder for holder, _, _ in held), tuple(waiters)
+    readers, writers = (
+        [_member(path, record, since, judge, dir_fd) for role, record in records if role == side]
+        for side in ("reader", "writer")
+    )
+    held = readers or writers
+    waiters = tuple(writer for writer, _, _ in writers) if readers else ()
+    held_and_awaited = tuple(holder for holder, _, _ in held), waiters
     if any(verdict is Verdict.ALIVE for _, verdict, _ in held):
         words = f"{len(held)} read{'s' if len(held) == 1 else ''}" if readers else "1 writes"
         return Lock(path, KIND, *held_and_awaited, "blocked" if waiters else "held", words)
@@ -430,12 +416,12 @@ def _record(token: str, holders: int) -> dict[str, str]:
     return dict(_FIELD.findall(data.decode("ascii", "replace")))
 
 
-def _member(path: str, record: dict[str, str], since: float, judge: Judge, *, local: bool) -> tuple[LockHolder, Verdict, str]:
+def _member(path: str, record: dict[str, str], since: float, judge: Judge, fd: int) -> tuple[LockHolder, Verdict, str]:
     """A holder, whether it lives, and the evidence."""
     text = record.get("pid", "")
     if not text.isdecimal() or len(text) > 10:
         return LockHolder(None, since=since), Verdict.UNKNOWN, "it does not tell whose it is"
-    return judge.holder(f"{path}/{text}", int(text), record.get("host", ""), since, local=local)
+    return judge.holder(f"{path}/{text}", int(text), Marker(None, record.get("host", ""), since), fd)
 
 
 _MESSAGE_LOCK = ".lock"
@@ -453,11 +439,12 @@ class LockFiles:
         """``tickets``: the first folder is itself a queue, which is read at each look."""
         self._world = world
         self._tickets = tickets
-        self._judge = Judge(world.processes)
+        self._judge = Judge(world)
         self._kernel_locked: set[tuple[int, int]] = set()
         self._looked: float | None = None
         self._last: tuple[Lock, ...] = ()
-        self._since: dict[tuple[int, int, int, bool], float] = {}
+        self._since: dict[tuple[tuple[int, int], int, bool], float] = {}
+        """When each party was first seen: by the device and the inode of the file, its pid, and whether it waits."""
         self._names = FolderNames(is_lock_name, _LOCKS_AT_MOST)
 
     def look(
@@ -473,7 +460,7 @@ class LockFiles:
             return self._last
         self._looked = now
         found: list[Lock] = []
-        seen: dict[tuple[int, int, int, bool], float] = {}
+        before, self._since = self._since, {}
         known: LockTable | None = None
         files: set[tuple[int, int]] = set()
         for path, fd, mount in folders:
@@ -490,24 +477,23 @@ class LockFiles:
                 lock: Lock | None = None
                 if stat.S_ISDIR(status.st_mode):
                     kind = read_write_lock if name.endswith(READ_WRITE_SUFFIX) else ticket_queue
-                    lock = kind(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
+                    lock = kind(whole, name, fd, self._judge)
                     if lock is None and name.endswith(LOCK_SUFFIXES):
-                        lock = existing_lock(whole, name, fd, self._judge, self._world.clock(), directory=True)
+                        lock = existing_lock(whole, name, fd, self._judge)
                 elif stat.S_ISLNK(status.st_mode):
-                    lock = existing_lock(whole, name, fd, self._judge, self._world.clock())
+                    lock = existing_lock(whole, name, fd, self._judge)
                 elif stat.S_ISREG(status.st_mode):
                     known = known or table()
                     files.add((status.st_dev, status.st_ino))
                     queued = f"{name}{QUEUE_SUFFIX}" in names  # as stouputils has it: a flock, and who wants it next
-                    lock = self._lock(whole, name, fd, status, mount, known, seen, queued=queued)
+                    lock = self._lock(whole, name, fd, status, mount, known, before, queued=queued)
                 found += [lock] if lock is not None else []
-        self._since = seen
         self._kernel_locked &= files
         if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
             path, fd, _ = folders[0]
-            queue = ticket_queue(path, ".", fd, self._judge, local=is_local(mount_of(fd)))
+            queue = ticket_queue(path, ".", fd, self._judge)
             found[:0] = [queue] if queue is not None else []
-        self._last = _orphaned(found)
+        self._last = tuple(_orphaned(found))
         return self._last
 
     def _lock(
@@ -518,7 +504,7 @@ class LockFiles:
         status: os.stat_result,
         mount: Mount | None,
         table: LockTable,
-        seen: dict[tuple[int, int, int, bool], float],
+        before: Mapping[tuple[tuple[int, int], int, bool], float],
         *,
         queued: bool,
     ) -> Lock:
@@ -533,14 +519,14 @@ class LockFiles:
         for line in lines:
             side = waiters if line.waits else holders
             for pid in lock_owners(line, opened(), self._world.processes):
-                key = (status.st_ino, status.st_dev, pid or 0, line.waits)
-                since = seen[key] = self._since.get(key, self._world.clock())
+                key = (file, pid or 0, line.waits)
+                since = self._since[key] = before.get(key, self._world.clock())
                 if (pid or 0) not in side:
                     side[pid or 0] = holder_info(pid, since, self._world.processes)
         if lines:
             self._kernel_locked.add(file)
         elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
-            soft = existing_lock(path, name, fd, self._judge, self._world.clock())
+            soft = existing_lock(path, name, fd, self._judge)
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"

@@ -461,7 +461,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""
         taken = status_of(self._files, one.names[0], own) is not None
         if one.below and not one.is_ticket and not taken:
-            lock = existing_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
+            lock = existing_lock(one.path, os.path.basename(one.path), folder, Judge(self._world))
             taken = lock is not None and lock.verdict != "free"
         if taken:
             raise Skipped("the path is taken: another process has that lock now")
