@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.backends.access import closed_words, why_read_only
@@ -355,7 +355,7 @@ class _File(Struct):
     """The content that was read last."""
     reported: bool = True
     """False if the content was read before its event arrived."""
-    untaken: list[Version] = field(default_factory=list)
+    untaken: list[Version] = []
     unread: int = 0
     """Writes since then that were not read."""
 
@@ -366,8 +366,8 @@ class _Folder(Struct):
     watch: int
     fd: int
     whole: bool = False
-    shared: set[str] = field(default_factory=set)
-    files: dict[str, _File] = field(default_factory=dict)
+    shared: set[str] = set()
+    files: dict[str, _File] = {}
 
     def reads(self, name: str) -> bool:
         other = self.whole and name.endswith(".json") and name[0] != "." and len(self.files) < _FILES_AT_MOST

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from spooltop.model.vocabulary import Json, LockHolder, escape
 
@@ -67,7 +67,7 @@ class CursorSource(Struct, frozen=True):
     cut: frozenset[str] = frozenset()
     """Sources whose section is too large to be kept: ``sections`` has only its short fields, or its length."""
     in_file: bool = True
-    behind: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    behind: Mapping[str, tuple[int, bool]] = {}
     """For each source that a server counts: how many messages come after its cursor, and whether that is exact and not only a
     lower bound."""
 

@@ -63,11 +63,6 @@ def _verdict(lock: Lock, snapshot: Snapshot) -> Span:
     return Span(word, _STYLES.get(word, Style.NORMAL))
 
 
-def _held(lock: Lock, now: float) -> str:
-    since = min((one.since for one in lock.holders if one.since is not None), default=None)
-    return ago(since, now)
-
-
 def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None = None) -> Lines:
     """A title and one line per lock, those with problems first, at most ``rows`` lines; locks that do not fit are counted. Where
     there is a single line, it names the held locks. With one ``chosen``, as many as fit around it are shown."""
@@ -111,7 +106,7 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends
     line = join(
         f"{'▌' if chosen else ' '}{pad(cut_apart(safe(lock.path), path - 1, ends), path)}",
         verdict.style(pad(verdict.text, 9)),
-        f"{pad_left(_held(lock, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}",
+        f"{pad_left(ago(lock.taken_at, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}",
     )  # fmt: skip
     return select(line, width) if chosen else line
 

@@ -246,10 +246,10 @@ class LockRef(PinnedChange[LockRecord], frozen=True):
 
 def _row_of(lock: Lock) -> Row:
     verdict = {"stale": Verdict.DEAD, "held": Verdict.ALIVE, "blocked": Verdict.ALIVE}.get(lock.verdict, Verdict.UNKNOWN)
-    since = min((one.since for one in lock.holders if one.since is not None), default=None)
     return Row(
-        key=lock.path, box=Box.CUR, id=lock.path, name=lock.path, verdict=verdict, evidence=lock.evidence, in_box_since=since
-    )
+        key=lock.path, box=Box.CUR, id=lock.path, name=lock.path, verdict=verdict, evidence=lock.evidence,
+        in_box_since=lock.taken_at,
+    )  # fmt: skip
 
 
 def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:

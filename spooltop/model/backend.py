@@ -35,9 +35,9 @@ class Capabilities(Struct, frozen=True):
     ``commands`` are those of the queue's own program that do what is not available here, with ``{id}`` for the message. ``boxes``
     are those that an action takes messages from; an action that is not named takes them from where it does in a spool."""
 
-    refusals: Mapping[Action, str] = field(default_factory=dict)
-    commands: Mapping[Action, str] = field(default_factory=dict)
-    boxes: Mapping[Action, tuple[Box, ...]] = field(default_factory=dict)
+    refusals: Mapping[Action, str] = {}
+    commands: Mapping[Action, str] = {}
+    boxes: Mapping[Action, tuple[Box, ...]] = {}
 
     def why_not(self, action: Action) -> str | None:
         """Returns the reason why ``action`` is not available, or None if it is."""
@@ -99,7 +99,7 @@ class KeptView(Struct, frozen=True):
     ``last_filter`` is only what ``n`` goes on with."""
 
     view: str = ""
-    sorts: Mapping[str, Sort] = field(default_factory=dict)
+    sorts: Mapping[str, Sort] = {}
     last_filter: str = ""
 
 
@@ -225,7 +225,7 @@ class OpenAs(Struct, frozen=True):
     as_kind: str = ""
     locks: bool = False
     cursor_files: tuple[str, ...] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = {}
 
     @property
     def as_spool(self) -> bool:
@@ -245,10 +245,10 @@ class OpenSettings(Struct, frozen=True):
     """
 
     read_only: str | None = None
-    asked: OpenAs = field(default_factory=OpenAs)
+    asked: OpenAs = OpenAs()
     watch: bool = True
     clock: Callable[[], float] = time.time
-    words: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = {}
     hosts: str = "any"
     pids: str = "any"
     retention: float = 0.0

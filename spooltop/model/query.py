@@ -138,11 +138,10 @@ def cursor_facts(cursor: Cursor, now: float) -> Fields:
 def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
     """``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids`` are its holders and waiters."""
     parties = (*lock.holders, *lock.waiters)
-    held_at = min((one.since for one in lock.holders if one.since is not None), default=None)
     commands = (escape(one.command or "") for one in parties)
     texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
     return Fields(
-        texts, (escape(lock.path),), age=since(held_at, now),
+        texts, (escape(lock.path),), age=since(lock.taken_at, now),
         pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from spooltop.cursors.model import Cursor, CursorSource, Poll
 
@@ -148,7 +148,7 @@ class Flow(Struct, frozen=True):
     claimed: int = 0
     requeued: int = 0
     done: int = 0
-    arrived_by_source: Mapping[str, int] = field(default_factory=dict)
+    arrived_by_source: Mapping[str, int] = {}
     completions: tuple[Completion, ...] = ()
     exact: bool = True
     measured: bool = False
@@ -156,7 +156,7 @@ class Flow(Struct, frozen=True):
     returns: tuple[Return, ...] = ()
     recovered: tuple[str, ...] = ()
     shifted: int = 0
-    by_holder: Mapping[str, HolderFlow] = field(default_factory=dict)
+    by_holder: Mapping[str, HolderFlow] = {}
     holders_counted: bool = True
     """False where the queue does not tell who finished what: ``by_holder`` is empty then."""
 
@@ -335,7 +335,7 @@ class Observation(Struct, frozen=True):
     boxes: Mapping[Box, BoxState]
     claims: tuple[Row, ...] = ()
     tmp: tuple[Row, ...] = ()
-    counts: VerdictCounts = field(default_factory=VerdictCounts)
+    counts: VerdictCounts = VerdictCounts()
     judged_all: bool = True
     claims_all: bool = True
     """False if ``claims`` are only some of those that ``counts`` has: a queue that counts them itself lists no more."""
@@ -350,12 +350,12 @@ class Observation(Struct, frozen=True):
     irregular: tuple[Row, ...] = ()
     conflicts: tuple[Key, ...] = ()
     findings: tuple[QueueFinding, ...] = ()
-    flow: Flow = field(default_factory=Flow)
+    flow: Flow = Flow()
     disk: Disk | None = None
     """The file system of a directory; None for a queue that lies elsewhere."""
     program: str = ""
     """The program that the queue belongs to, by the name of its layout; empty for a spool and for what is no directory."""
-    absent: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = {}
     """Views that this kind of queue does not have (tmp, cursors, locks, aside, consumers), and why; and ``files``, where nobody
     can have a file of it open."""
     resources: tuple[Capacity, ...] = ()
@@ -370,7 +370,7 @@ class Observation(Struct, frozen=True):
     """Number of times the engine's own locks were acquired in the last five minutes, as far as it is counted."""
     locks_given_up: int = 0
     """Number of times that acquiring them timed out."""
-    suppressed: Mapping[str, int] = field(default_factory=dict)
+    suppressed: Mapping[str, int] = {}
     """Number of puts that were duplicates, since their ``key`` or ``id`` existed, by source ("" for none), as far as it is
     counted."""
     lock_timeouts: int = 0
@@ -384,9 +384,9 @@ class Observation(Struct, frozen=True):
     last_claim_at: float | None = None
     ages: Ages | None = None
     """Ages of the messages that wait in ``new``; None if that is not visible or not a queue."""
-    who: Viewer = field(default_factory=lambda: Viewer("?", -1))
-    capabilities: Capabilities = field(default_factory=Capabilities)
-    watch: Watch = field(default_factory=Watch)
+    who: Viewer = Viewer("?", -1)
+    capabilities: Capabilities = Capabilities()
+    watch: Watch = Watch()
     clock_jumped: float | None = None
     """Seconds by which the wall clock jumped against CLOCK_BOOTTIME since watching began, None for none over 2 s."""
     generation: int = 0
@@ -500,10 +500,10 @@ class Problem(Struct, frozen=True):
 class Percentiles(Struct, frozen=True):
     """Percentiles of ``samples`` durations in seconds; None below 20 samples."""
 
-    samples: int
-    p50: float | None
-    p95: float | None
-    p99: float | None
+    samples: int = 0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
 
 
 class Rates(Struct, frozen=True):
@@ -521,8 +521,8 @@ class Rates(Struct, frozen=True):
     lower_bound: bool = False
     new_per_s: float | None = None
     slope_window: float = 0.0
-    waited: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
-    worked: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
+    waited: Percentiles = Percentiles()
+    worked: Percentiles = Percentiles()
     done_window: float | None = None
     retried: int | None = None
 
@@ -555,17 +555,17 @@ class Snapshot(Struct, frozen=True):
     rates: Rates
     cursors: tuple[Cursor, ...] = ()
     problems: tuple[Problem, ...] = ()
-    history: Mapping[Box, tuple[float | None, ...]] = field(default_factory=dict)
+    history: Mapping[Box, tuple[float | None, ...]] = {}
     cell: float = 15.0
-    rate_history: RateHistory = field(default_factory=RateHistory)
+    rate_history: RateHistory = RateHistory()
     not_judged: tuple[str, ...] = ()
     """Statements that cannot be made yet, in words ("rates (need 60s)")."""
-    not_judged_codes: Mapping[str, str] = field(default_factory=dict)
+    not_judged_codes: Mapping[str, str] = {}
     """Codes of problems that cannot be detected yet, or not from here, each with what would tell, or why nothing does."""
     not_visible: tuple[str, ...] = ()
-    lock_problems: Mapping[str, str] = field(default_factory=dict)
+    lock_problems: Mapping[str, str] = {}
     """Locks with a problem: path → its code."""
-    muted: Mapping[str, float] = field(default_factory=dict)
+    muted: Mapping[str, float] = {}
     """Sources whose cursor problems are hidden, each with the end of the mute (epoch seconds)."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from .vocabulary import Action
 
@@ -104,7 +104,7 @@ class PlaceFacts(Struct, frozen=True):
     path: str
     layout: str
     mount: MountState = MountState()
-    folders: Mapping[str, FolderState] = field(default_factory=dict)
+    folders: Mapping[str, FolderState] = {}
     inotify: InotifyUse = InotifyUse()
     clock: ClockState = ClockState()
     shares: tuple[Share, ...] = ()
@@ -118,7 +118,7 @@ class PlaceFacts(Struct, frozen=True):
     """Number in ``.spooltop/format``; None if there is none."""
     format_known: int = 0
     """The highest number that this version knows."""
-    group_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    group_members: Mapping[str, tuple[str, ...]] = {}
     user: str = "?"
     uid: int = -1
     proc_options: frozenset[str] = frozenset()
@@ -157,8 +157,8 @@ class Target(Struct, frozen=True):
     key: str
     where: object = None
     read_only: str | None = None
-    labels: Labels = field(default_factory=Labels)
-    commands: Mapping[Action, str] = field(default_factory=dict)
+    labels: Labels = Labels()
+    commands: Mapping[Action, str] = {}
 
 
 def has_scheme(name: str) -> bool:

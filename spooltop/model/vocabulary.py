@@ -224,6 +224,11 @@ class Lock(Struct, frozen=True):
     failed: bool = False
     """True if the lock could not be read, for example because a server does not answer; ``evidence`` says why."""
 
+    @property
+    def taken_at(self) -> float | None:
+        """When the first of its holders was seen; None where that is not known."""
+        return min((one.since for one in self.holders if one.since is not None), default=None)
+
 
 class Holding(Struct, frozen=True):
     """A process and its use of the file.
