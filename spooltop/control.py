@@ -47,7 +47,7 @@ from .observe.observer import Observer
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
 from .observe.thresholds import Thresholds
 from .run_each import call_watched
-from .settings import Settings, SettingsFiles, from_environ, load
+from .settings import SettingsFiles, from_environ, load
 
 if TYPE_CHECKING:
     from .operate.operations import Operations
@@ -184,25 +184,21 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``. Thresholds that changed in a
         settings file count from this look on, and so does ``read_only`` where it was not before."""
-        changed = self._use_changed_settings()
-        if changed is not None and self._read_only is None:
-            self._read_only = changed.why_read_only(self._target)
+        self._use_changed_settings()
         return self._judged(self._reader.see(rescan=rescan))
 
-    def _use_changed_settings(self) -> Settings | None:
-        """Uses the thresholds of settings files that changed since the last look. Returns the settings, None if none changed or
-        they cannot be used; the snapshots say so then."""
+    def _use_changed_settings(self) -> None:
+        """Uses settings files that changed since the last look. If they cannot be used, the snapshots say so."""
         try:
             found = None if self._settings_files is None else self._settings_files.changed()
             if found is None:
-                return None
+                return
             with found.blaming():
                 self._observer.thresholds = Thresholds.from_settings(found.words)
             self._trouble = ""
+            self._read_only = self._read_only or found.why_read_only(self._target)
         except UsageError as error:
             self._trouble = str(error)
-            return None
-        return found
 
     def _judged(self, observation: Observation) -> Snapshot:
         """Judges an observation, which counts as the one after those that were given before: adds what is not the backend's, and

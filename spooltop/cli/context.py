@@ -63,9 +63,8 @@ class Context(Struct, frozen=True):
         also receives the changes that happen meanwhile; ``owners`` as in ``control.open_control``."""
         if path is None:
             path = args.path = here_or(args)
-        more = {"watch": watch, "owners": owners, "patience": self.patience, **watching(args)}
         with while_waiting(self.terminal, "opening"):
-            return self.open(path, read_only=args.read_only, as_kind=args.as_kind, **more)
+            return self.open(path, watch=watch, owners=owners, patience=self.patience, **watching(args))
 
     def reach(self, path: str, call: Callable[[], R]) -> R:
         """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""
@@ -77,10 +76,9 @@ class Context(Struct, frozen=True):
 
 
 def watching(args: Namespace) -> dict[str, Any]:
-    """Returns further options of ``control.open_control``: the pollers' logs and cursor files, servers with ticket queues, and
-    whether any directory may be a directory of lock files, and whether syslog gets a copy of what is done."""
-    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", **{one: one for one in ("redis_tickets", "locks", "syslog")}}
-    return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
+    """Returns the options of ``control.open_control`` that the arguments of a command give."""
+    names = ("read_only", "as_kind", "poll_logs", "cursor_files", "redis_tickets", "locks", "syslog")
+    return {name: given for name in names if (given := getattr(args, name, None))}
 
 
 def here_or(args: Namespace) -> str:
@@ -100,8 +98,8 @@ def here_or(args: Namespace) -> str:
 
     if run_each(["."], is_target, _FIRST) != [False]:
         return "."
-    if args.cursor_file:
-        return os.path.dirname(args.cursor_file[0]) or "."
+    if args.cursor_files:
+        return os.path.dirname(args.cursor_files[0]) or "."
     raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h")
 
 
@@ -111,7 +109,7 @@ def targets_of(args: Namespace, context: Context, *, strict: bool = False) -> li
     named = args.paths or _named_in_settings(context)
     if not named:
         return [here_or(args)]
-    if args.cursor_file:
+    if args.cursor_files:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
     from spooltop.run_each import run_each
     from spooltop.targets import find_targets, is_spool_at

@@ -220,7 +220,7 @@ def dashboard(args: Namespace, context: Context) -> int:
 
             return report(args, context, targets)
         more = {"watch": True, "who_writes": args.who_writes, **watching(args)}
-        opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, **more)
+        opened = partial(context.open, **more)
         control = None
         if len(targets) == 1:
             from spooltop.settings import load

@@ -82,8 +82,14 @@ PATH = option("path", "PATH", "the spool")
 PATH_OR_HERE = option("path", "PATH", f"the spool; {_HERE}", nargs="?")
 PATHS, TARGETS = (option("paths", name, _SEVERAL, nargs="*") for name in ("PATH", "TARGET"))
 LOGS = (
-    option("--cursor-file", "FILE", "a cursor file, or a folder of them, in place of those found", action="append"),
-    option("--poll-log", "[SOURCE=]GLOB", "logs of the pollers; without SOURCE= the file name gives it", action="append"),
+    option(
+        "--cursor-file", "FILE", "a cursor file, or a folder of them, in place of those found", action="append",
+        dest="cursor_files",
+    ),
+    option(
+        "--poll-log", "[SOURCE=]GLOB", "logs of the pollers; without SOURCE= the file name gives it", action="append",
+        dest="poll_logs",
+    ),
 )
 WATCH = option("--watch", "DURATION", "watch for 40s, 10m …, then answer once: with rates and lost updates")
 REDIS = option(
@@ -146,7 +152,7 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
-        self.set_defaults(path=None, cursor_file=None, rate=None, force=False, json=False, watch=None, locks=command.locks)
+        self.set_defaults(path=None, cursor_files=None, rate=None, force=False, json=False, watch=None, locks=command.locks)
         self.arguments = [
             self.add_argument(*flags.split(), help=about if isinstance(about, str) else about(), **more)
             for flags, about, more in (*COMMON, *command.own)

@@ -174,16 +174,16 @@ class Cursor(Struct, frozen=True):
     """True if there may be more."""
 
 
-def cursor_keys(cursors: Sequence[Cursor]) -> list[str]:
-    """Returns a unique, escaped name of each cursor: its source or, if several files have that source, the source and the file,
-    ``imessage@cursors/imessage.json``."""
+def cursors_by_key(cursors: Sequence[Cursor]) -> dict[str, Cursor]:
+    """Returns the cursors by their unique, escaped names: the source or, if several files have that source, the source and the
+    file, ``imessage@cursors/imessage.json``."""
     often = Counter(cursor.source for cursor in cursors)
     files = [cursor.file for cursor in cursors]
     above = os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""
-    return [
-        escape(cursor.source if often[cursor.source] == 1 else f"{cursor.source}@{os.path.relpath(cursor.file, above)}")
+    return {
+        escape(cursor.source if often[cursor.source] == 1 else f"{cursor.source}@{os.path.relpath(cursor.file, above)}"): cursor
         for cursor in cursors
-    ]
+    }
 
 
 # Finds the cursor in its section, orders two cursors, and writes them.

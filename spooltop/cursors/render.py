@@ -12,12 +12,11 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import age, at_least, cells, count, since
 from spooltop.model.vocabulary import escape, printable
 
-from .model import Cursor, CursorSection, cursor_keys
+from .model import Cursor, CursorSection, cursors_by_key
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:
-    found = (_cursor(cursor, snapshot.taken_at) for cursor in snapshot.cursors)
-    return {"cursors": dict(zip(cursor_keys(snapshot.cursors), found, strict=True))}
+    return {"cursors": {key: _cursor(one, snapshot.taken_at) for key, one in cursors_by_key(snapshot.cursors).items()}}
 
 
 def status_lines(snapshot: Snapshot) -> Iterator[str]:

@@ -15,7 +15,7 @@ from spooltop.cursors.model import Cursor, CursorSource, Poll
 
 from .backend import Capabilities
 from .plan import Selection
-from .units import age, count, duration, percent, since, size
+from .units import age, at_most, count, duration, percent, since, size
 from .vocabulary import DIED, Box, Key, Lock, Owner, Row, Verdict, escape
 
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
@@ -708,6 +708,10 @@ class ConsumerRow(Struct, frozen=True):
     def held(self, now: float) -> float | None:
         """Seconds for which it has held the oldest of its claims; None where it holds none, or that is not known."""
         return since(self.claimed_at, now)
+
+    def held_words(self, now: float) -> str:
+        """The same in words, ``≤`` in front of an upper bound."""
+        return (at_most if self.claimed_is_bound else age)(self.held(now))
 
 
 class ConsumerList(Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .units import since
+from .units import age, at_most, since
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -168,6 +168,15 @@ class Row(Struct, frozen=True):
     def in_box_age(self, now: float) -> float | None:
         """Seconds in this box, never negative; None where not known."""
         return since(self.in_box_since, now)
+
+    def held(self, now: float) -> str:
+        """The time in this box in words, ``≤`` in front of an upper bound."""
+        return (at_most if self.since_is_bound else age)(self.in_box_age(now))
+
+    @property
+    def tries(self) -> str:
+        """The number of attempts in words."""
+        return "—" if self.attempt is None else str(self.attempt)
 
     def expired(self, now: float) -> bool:
         """True if it is in the trash for longer than it is kept."""

@@ -9,8 +9,8 @@ from enum import StrEnum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.cursors.model import cursor_keys
-from spooltop.model.plan import OperationRecord
+from spooltop.cursors.model import cursors_by_key
+from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import Json, escape
 
@@ -60,7 +60,10 @@ class TargetEvents(Struct):
     def look(self, snapshot: Snapshot, operations: Sequence[OperationRecord]) -> list[QueueEvent]:
         """Returns the events since the look before. The problems of the first look begin with it; its operations are known.
         ``operations`` are the newest ones, newest first."""
-        found = list(self._readable(snapshot.taken_at))
+        found = []
+        if self._unreadable:
+            self._unreadable = ""
+            found.append(self._event(EventKind.READABLE, snapshot.taken_at, "", "can be looked at again"))
         found += self._changed_problems(snapshot)
         found += self._lost_updates(snapshot)
         found += self._ended_operations(snapshot.taken_at, operations)
@@ -73,11 +76,6 @@ class TargetEvents(Struct):
             return []
         self._unreadable = why
         return [self._event(EventKind.UNREADABLE, at, "", why)]
-
-    def _readable(self, at: float) -> Iterator[QueueEvent]:
-        if self._unreadable:
-            self._unreadable = ""
-            yield self._event(EventKind.READABLE, at, "", "can be looked at again")
 
     def _changed_problems(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
         now = snapshot.taken_at
@@ -98,7 +96,7 @@ class TargetEvents(Struct):
                 yield replace(ended, more={**ended.more, "last_seen_at": seen})
 
     def _lost_updates(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
-        for source, cursor in zip(cursor_keys(snapshot.cursors), snapshot.cursors, strict=True):
+        for source, cursor in cursors_by_key(snapshot.cursors).items():
             before = self._reverts.get(source, 0 if not self._first else cursor.reverts)
             self._reverts[source] = cursor.reverts
             if cursor.reverts > before:
@@ -152,8 +150,8 @@ def as_json(event: QueueEvent) -> dict[str, Json]:
 
 
 def _key(problem: Problem) -> _Key:
-    box, verdict = (None, None) if problem.selection is None else (problem.selection.box, problem.selection.verdict)
-    return problem.code, box and str(box), verdict and str(verdict), problem.subject
+    chosen = problem.selection or Selection()
+    return problem.code, chosen.box, chosen.verdict, problem.subject
 
 
 def _differs(before: Problem, now: Problem) -> bool:

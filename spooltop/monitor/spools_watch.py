@@ -127,12 +127,9 @@ class SpoolsWatch(Struct, eq=False):
     def start(self) -> None:
         """Begins to look. Does nothing where it has begun."""
         self.count()
-        with self._changed:
-            if not self._looking:
-                self._looking = True
-                for one in self._watched.values():
-                    one.due = min(one.due, self.monotonic())
-                self._changed.notify_all()
+        if not self._looking:
+            self._looking = True
+            self.calm(False)
 
     def glances(self) -> list[Glance]:
         """Returns the glance at each target, in the order in which they were given."""

@@ -27,7 +27,7 @@ from spooltop.model.snapshot import (
     Snapshot,
     pause_words,
 )
-from spooltop.model.units import age, at_most, count, fit, interval, rate, size
+from spooltop.model.units import age, count, fit, interval, rate, size
 from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict, began, escape
 
 from .flow import (
@@ -343,7 +343,7 @@ def _failing(failing: Failing) -> Problem:
 
 def _long_words(rows: Sequence[Row], now: float, verdict: Verdict, *, more: bool) -> str:
     oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
-    held = _held(oldest, now)
+    held = oldest.held(now)
     if verdict is Verdict.UNKNOWN:
         if len(rows) == 1 and not more:
             return f"1 claim held {held}, holder unknown" + (f": {escape(oldest.evidence)}" if oldest.evidence else "")
@@ -433,12 +433,7 @@ def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
     if not aged:
         return ""
     oldest = max(aged, key=lambda row: row.in_box_age(now) or 0.0)
-    return f", {'held' if one else 'longest'} {_held(oldest, now)}"
-
-
-def _held(row: Row, now: float) -> str:
-    seconds = row.in_box_age(now)
-    return at_most(seconds) if row.since_is_bound else age(seconds)
+    return f", {'held' if one else 'longest'} {oldest.held(now)}"
 
 
 def _oldest(rows: Sequence[Row], now: float) -> str:

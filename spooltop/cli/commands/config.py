@@ -26,10 +26,10 @@ def config(args: Namespace, context: Context) -> int:
         defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
     durations = {name for name, kind in Thresholds.__annotations__.items() if kind != "int"}
     _ = found.claims_hosts, found.claims_pids, found.syslog, found.mouse  # these raise where they make no sense
-    rows = []
-    for name in NAMES:
-        value = _value(name, found, limits if name in found.origins else defaults, durations)
-        rows.append((name, value, found.origins.get(name, "default")))
+    rows = [
+        (name, _value(name, found, limits if name in found.origins else defaults, durations), found.origins.get(name, "default"))
+        for name in NAMES
+    ]
     if args.json:
         for name, value, origin in rows:
             context.terminal.out_json({"name": name, "value": value, "origin": origin})

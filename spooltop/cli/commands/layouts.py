@@ -83,7 +83,7 @@ def _judged(row: Row | None, now: float) -> Iterator[str]:
     """Age in its box, holder and verdict, as the lists show them."""
     if row is None:
         return
-    yield f"age={as_text.held(row, now)}"
+    yield f"age={row.held(now)}"
     if row.owner is not None:
         named = (escape(row.owner.command or ""), "" if row.owner.pid is None else f"pid {row.owner.pid}")
         yield f"holder={' '.join(filter(None, named))}"
@@ -96,15 +96,13 @@ def _warn(warnings: Iterable[str], context: Context) -> None:
         context.terminal.err(f"spooltop: warning: {warning}")
 
 
-def _facts(facts: Mapping[str, float | int | str], now: float) -> list[str]:
-    words = []
+def _facts(facts: Mapping[str, float | int | str], now: float) -> Iterator[str]:
     for name, value in facts.items():
         if name in _TIMES and isinstance(value, (int, float)):
             ago = now - value
-            words.append(f"{name}={'in ' if ago < 0 else ''}{units.age(abs(ago))}{'' if ago < 0 else ' ago'}")
+            yield f"{name}={'in ' if ago < 0 else ''}{units.age(abs(ago))}{'' if ago < 0 else ' ago'}"
         else:
-            words.append(f"{name}={escape(str(value))[:60]}")
-    return words
+            yield f"{name}={escape(str(value))[:60]}"
 
 
 def _json(found: SortedFile, now: float) -> dict[str, object]:

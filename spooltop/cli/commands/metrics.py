@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from spooltop import __version__
 from spooltop.control import Control
-from spooltop.cursors.model import VERDICTS, Cursor, cursor_keys
+from spooltop.cursors.model import VERDICTS, Cursor, cursors_by_key
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
@@ -213,7 +213,7 @@ class TargetMetrics(Struct, eq=False):
 
     def _follow_sources(self, snapshot: Snapshot) -> None:
         now = snapshot.taken_at
-        for key, cursor in zip(cursor_keys(snapshot.cursors), snapshot.cursors, strict=True):
+        for key, cursor in cursors_by_key(snapshot.cursors).items():
             before = self._sources.get(key)
             reverts = max(cursor.reverts, 0 if before is None else before.reverts)
             self._sources[key] = _Source(cursor.verdict, _number(cursor), reverts, now)  # at its place, so that labels stay

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import ceil
 from shlex import quote
@@ -174,7 +174,7 @@ def move(args: Namespace, context: Context) -> int:
             raise UsageError(what, path=source.name, advice="name another one to move to")
         with source.mover(target.identity) as mover:
             waiting, counts, elsewhere = context.reach(args.path, partial(to_move, mover, target))
-            left = _left(Moved(0, 0, 0, replace(counts, ready=0, dead=0), elsewhere), source)
+            left = [*_left(Moved(0, 0, 0, replace(counts, ready=0, dead=0), elsewhere), source)]
             if not waiting:
                 if not args.dry_run:
                     forget_ended(mover, target)
@@ -190,46 +190,44 @@ def move(args: Namespace, context: Context) -> int:
             line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
             with line, signals_received(signal.SIGINT, signal.SIGTERM) as received:
                 done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)
-            left = _left(done, source)
+            left = [*_left(done, source)]
             words = "; ".join([*_done(done, target), *left])
             terminal.show([_planned(source.name, target.name, waiting, done)], [words])
     return INTERRUPTED if done.stopped else SOME if left or done.taken else DONE
 
 
-def _done(done: Moved, target: Queue) -> list[str]:
-    said = [f"moved {_messages(done.moved)}"]
+def _done(done: Moved, target: Queue) -> Iterator[str]:
+    yield f"moved {_messages(done.moved)}"
     if done.known:
-        said.append(f"{done.known:,} had been put by an earlier run")
+        yield f"{done.known:,} had been put by an earlier run"
     if done.taken:
         verb = "was" if done.taken == 1 else "were"
-        said.append(f"{done.taken:,} {verb} taken back by force meanwhile, and {verb} put into {escape(target.name)} as well")
+        yield f"{done.taken:,} {verb} taken back by force meanwhile, and {verb} put into {escape(target.name)} as well"
     if done.stopped:
-        said.append("stopped, and the same command goes on")
-    return said
+        yield "stopped, and the same command goes on"
 
 
-def _left(done: Moved, source: Queue) -> list[str]:
+def _left(done: Moved, source: Queue) -> Iterator[str]:
     """Says what is left in the source, and what helps."""
-    counts, said = done.left, []
+    counts = done.left
     more = counts.ready + counts.dead
     if more and not done.stopped:
         pause = source.paused
         helps = "run it again" if pause is None else f"the queue is paused: spooltop resume {quote(escape(source.name))}"
-        said.append(f"{more:,} came meanwhile: {helps}" if pause is None else f"{_many(more, 'waits', 'wait')}: {helps}")
+        yield f"{more:,} came meanwhile: {helps}" if pause is None else f"{_many(more, 'waits', 'wait')}: {helps}"
     if counts.delayed:
-        said.append(f"{_many(counts.delayed, 'waits for its', 'wait for their')} delay")
+        yield f"{_many(counts.delayed, 'waits for its', 'wait for their')} delay"
     if counts.unclaimable:
-        said.append(f"{counts.unclaimable:,} cannot be claimed: the name is too long")
+        yield f"{counts.unclaimable:,} cannot be claimed: the name is too long"
     if counts.running:
         again = "" if counts.leases_end is None else f", again in {ceil(counts.leases_end)} s"
-        said.append(f"{_claimed(counts.running, 'a running consumer', 'running consumers')}{again}")
+        yield f"{_claimed(counts.running, 'a running consumer', 'running consumers')}{again}"
     if counts.unknown:
-        said.append(_claimed(counts.unknown, "an unknown holder", "unknown holders"))
+        yield _claimed(counts.unknown, "an unknown holder", "unknown holders")
     for name, number in sorted(done.elsewhere.items()):
         to = quote(escape(name))
         again = f"run that move again: spooltop move {quote(escape(source.name))} {to}"
-        said.append(f"{_many(number, 'is left of a move', 'are left of a move')} to {to} that was killed, {again}")
-    return said
+        yield f"{_many(number, 'is left of a move', 'are left of a move')} to {to} that was killed, {again}"
 
 
 def _claimed(number: int, one: str, many: str) -> str:

@@ -7,12 +7,14 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, Unreadable, UsageError
 from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, nameless_words
-from spooltop.model.units import age, at_most, duration, fit, since, size
+from spooltop.model.units import age, duration, fit, since, size
 from spooltop.model.vocabulary import LIVE, Box, Row, escape, printable
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
@@ -40,6 +42,7 @@ def ls(args: Namespace, context: Context) -> int:
     args.path = here_or(args)
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
+    chosen = replace(selection, box=None, filter="", everything=False)  # the filter is a condition of the list itself
     with context.control(args) as control:
         there = _look_at(control, context).observation.boxes
         if selection.box is not None and selection.box not in there:
@@ -52,7 +55,7 @@ def ls(args: Namespace, context: Context) -> int:
                         box,
                         filter=selection.filter,
                         sort=_sort_of(args.sort, box, invert=args.invert),
-                        selection=_without_filter(selection),
+                        selection=None if chosen.empty else chosen,
                     ),
                     progress=sorting,
                 )
@@ -70,7 +73,7 @@ def ls(args: Namespace, context: Context) -> int:
                 context.terminal.out_json(as_json.row(row, now, complete=listing.complete))
                 continue
             if printed == 1:
-                context.terminal.out(as_text.rows_head())
+                context.terminal.out(as_text.ROWS_HEAD)
             context.terminal.out(as_text.row(row, now))
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
@@ -113,14 +116,9 @@ def show(args: Namespace, context: Context) -> int:
             terminal.write_bytes(_whole(control, found[0]))
             return 0
         for place, row in enumerate(found):
-            payload = control.read(row.key, _PREVIEW)
-            if place and not args.json:
-                terminal.out("")
-            now = control.now()
-            if args.json:
-                terminal.out_json(as_json.message(row, payload, now))
-            else:
-                terminal.out_each(as_text.message(row, payload, now))
+            payload, now = control.read(row.key, _PREVIEW), control.now()
+            lines = itertools.chain([""] if place else [], as_text.message(row, payload, now))
+            terminal.show([as_json.message(row, payload, now)], lines)
     return 0
 
 
@@ -144,7 +142,7 @@ def ops(args: Namespace, context: Context) -> int:
 
 def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> OperationRecord:
     """Returns the operation whose id is ``asked`` or begins with it."""
-    found = [one for one in records if asked and one.operation.startswith(asked)]
+    found = records if asked else []
     exact = [one for one in found if one.operation == asked]
     if exact or len(found) == 1:
         return (exact or found)[0]
@@ -166,12 +164,6 @@ def _look_at(control: Control, context: Context) -> Snapshot:
 def _rows_of(listing: Listing) -> Iterator[Row]:
     for start in range(0, len(listing), _WINDOW):
         yield from listing.window(start, start + _WINDOW)
-
-
-def _without_filter(selection: Selection) -> Selection | None:
-    """Returns the selection without its filter, which is a condition of the list itself; None if nothing else is selected."""
-    chosen = Selection(ids=selection.ids, source=selection.source, older_than=selection.older_than, verdict=selection.verdict)
-    return None if chosen.empty else chosen
 
 
 def _whole(control: Control, row: Row) -> bytes:
@@ -252,13 +244,13 @@ def _consumer_lines(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Itera
         owner, usage = one.owner, one.usage
         gone = one.gone
         nothing = "—" if gone else "?"
-        held = (at_most if one.claimed_is_bound else age)(one.held(found.taken_at))
         cpu = nothing if usage is None else "·" if usage.cpu is None else f"{round(100 * usage.cpu)}%"
         yield (
             f"{one.word:<8} {'?' if owner.pid is None else owner.pid:>7}"
             f"  {fit(escape(owner.called) or '?', 18, cut='right')}"
             f"  {fit(escape(owner.user or nothing), 8, cut='right')}  {fit(escape(owner.host or '?'), 10, cut='right')}"
-            f"  {_ago(owner.start, found.taken_at):>6}  {one.claims:>6,}  {held:>5}  {_ago(one.last_claim_at, found.taken_at):>5}"
+            f"  {_ago(owner.start, found.taken_at):>6}  {one.claims:>6,}  {one.held_words(found.taken_at):>5}"
+            f"  {_ago(one.last_claim_at, found.taken_at):>5}"
             f"  {'—' if gone else one.rate.words('done'):>6}  {'—' if gone else one.rate.words('failed'):>6}"
             f"  {cpu:>5}  {nothing if usage is None else size(usage.memory):>6}  {printable(one.evidence)}"
         )
@@ -268,10 +260,9 @@ def _named_consumers(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Iter
     """Lines of consumers that a server knows by their names: nobody measures their processes."""
     yield "verdict      pid  host        claims   held  asked  consumer                  evidence"
     for one in chosen:
-        held = (at_most if one.claimed_is_bound else age)(one.held(found.taken_at))
         yield (
             f"{one.word:<8} {'?' if one.owner.pid is None else one.owner.pid:>7}"
-            f"  {fit(escape(one.owner.host or '?'), 10, cut='right')}  {one.claims:>6,}  {held:>5}"
+            f"  {fit(escape(one.owner.host or '?'), 10, cut='right')}  {one.claims:>6,}  {one.held_words(found.taken_at):>5}"
             f"  {_ago(one.asked_at, found.taken_at):>5}  {fit(escape(one.owner.called) or '?', 24, cut='right')}"
             f"  {printable(one.evidence)}"
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import io
 import json
-import logging
 import math
 import os
 import random
@@ -25,7 +24,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -387,10 +385,7 @@ def poll(
     of a poller that polls once in a round."""
     path, every = Path(spool, CURSORS), ROUND if lag else POLL
     cursors = CursorFile(path)
-    log_path = Path(spool, LOGS, f"poll-{source}.log")
-    log = RotatingFileHandler(log_path, maxBytes=_LOG_MOST, backupCount=1, encoding="utf-8", delay=True)
-    log.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logging.raiseExceptions = False  # a log on a full disk: the poll went well all the same
+    log = Path(spool, LOGS, f"poll-{source}.log")
     with Spool(spool, durable=False) as box:
         while child.wait(every - (time.monotonic() - first) % every):
             newest = NEWEST[source] + arrived(int((time.monotonic() - first) // ROUND))
@@ -412,7 +407,10 @@ def poll(
                 line = f"poll ok: {newest - value} new ({said})"
             except (SpooltopError, OSError) as error:
                 line = f"poll failed: {error}"
-            log.emit(logging.makeLogRecord({"msg": line}))
+            with suppress(OSError), log.open("a", encoding="utf-8") as file:  # on a full disk the poll went well all the same
+                if file.tell() > _LOG_MOST:
+                    log.replace(f"{log}.1")
+                print(time.strftime("%H:%M:%S"), line, file=file)
 
 
 def _usable(source: str, cursors: Mapping[str, Json], newest: int) -> int:

@@ -87,7 +87,7 @@ def _wait_until_it_answers(server: subprocess.Popen[bytes], path: str, log: Path
     with Redis(unix_socket_path=path) as client:
         while True:
             try:
-                client.execute_command("PING")
+                client.ping()
                 return
             except NoConnection:
                 if server.poll() is not None:

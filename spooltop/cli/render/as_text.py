@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from spooltop.features import parts
 from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.units import age, at_most, clock_time, count, duration, fit, rate, since, size, span
+from spooltop.model.units import age, clock_time, count, duration, fit, rate, since, size, span
 from spooltop.model.vocabulary import (
     PAST,
     WHOLE,
@@ -59,16 +59,15 @@ def status(snapshot: Snapshot, target: str) -> Iterator[str]:
 _OWNER = 18
 
 
-def rows_head() -> str:
-    """Header line of messages."""
-    return f"box        age  in box    size  tries  verdict    {'owner':<{_OWNER}}  source       message"
+ROWS_HEAD = f"box        age  in box    size  tries  verdict    {'owner':<{_OWNER}}  source       message"
+"""Header line of messages."""
 
 
 def row(row: Row, now: float) -> str:
     """Line of a message; the id, which may be long, is last and never cut."""
     return (
-        f"{row.box:<9} {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
-        f"  {tries(row):>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
+        f"{row.box:<9} {age(row.age(now)):>4}  {row.held(now):>6}  {size(row.size):>6}"
+        f"  {row.tries:>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
         f"  {escape(row.id)}{'  (' + printable(row.note) + ')' if row.note else ''}"
     )
 
@@ -86,11 +85,11 @@ def message(row: Row, payload: Payload, now: float) -> Iterator[str]:
     facts = [
         ("id", escape(row.id)),
         ("name", escape(row.name)),
-        ("box", f"{row.box} for {held(row, now)}"),
+        ("box", f"{row.box} for {row.held(now)}"),
         ("put", f"{date(row.enqueued_at)}, {age(row.age(now))} ago" if row.enqueued_at is not None else "—"),
         ("size", size(payload.size)),
         ("source", escape(row.source) if row.source is not None else "—"),
-        ("tries", tries(row)),
+        ("tries", row.tries),
     ]
     if row.verdict is not None:
         facts.append(("verdict", f"{verdict(row)}, {printable(row.evidence)}"))
@@ -177,17 +176,6 @@ def _watched(snapshot: Snapshot) -> str:
     return watched if lag is None else f"{watched} · at most {span(lag)} old, from a replica"
 
 
-def held(row: Row, now: float) -> str:
-    """Time that the message has been in its box."""
-    seconds = row.in_box_age(now)
-    return at_most(seconds) if row.since_is_bound else age(seconds)
-
-
-def tries(row: Row) -> str:
-    """Number of attempts to process the message."""
-    return "—" if row.attempt is None else str(row.attempt)
-
-
 def verdict(row: Row) -> str:
     """The verdict, in capitals if it means a problem."""
     return "" if row.verdict is None else loud(row.verdict)
@@ -241,7 +229,7 @@ def plan(plan: Plan) -> Iterator[str]:
     for item in moving:
         mark = "!" if item.warning else " "
         yield (
-            f" {mark} {held(item.row, now):>6}  {tries(item.row):>5}  {_effect(plan, item.row)}  {escape(item.row.id)}"
+            f" {mark} {item.row.held(now):>6}  {item.row.tries:>5}  {_effect(plan, item.row)}  {escape(item.row.id)}"
             f"{'  ! ' + printable(item.warning) if item.warning else ''}"
         )
     yield from _more(len(plan.items))

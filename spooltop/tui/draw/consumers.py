@@ -273,8 +273,7 @@ def _holds(one: ConsumerRow, now: float) -> str:
     last = "" if one.last_claim_at is None else f" · last claim {ago(one.last_claim_at, now)} ago"
     if not one.claims:
         return f"no claim{last}"
-    held = (units.at_most if one.claimed_is_bound else units.age)(one.held(now))
-    return f"{'1 claim, for' if one.claims == 1 else f'{one.claims:,} claims, the oldest for'} {held}{last}"
+    return f"{'1 claim, for' if one.claims == 1 else f'{one.claims:,} claims, the oldest for'} {one.held_words(now)}{last}"
 
 
 def _process(one: ConsumerRow, moment: Moment) -> str:

@@ -159,7 +159,7 @@ def _reason(row: Row, moment: Moment) -> Span:
     return Span(shown(row.reason) or "—")
 
 
-_TRIES = Column("tries", 6, lambda row, _: "—" if row.attempt is None else str(row.attempt), "right", 50, "tries")
+_TRIES = Column("tries", 6, lambda row, _: row.tries, "right", 50, "tries")
 _SIZE = Column("size", 6, lambda row, _: units.size(row.size), "right", 46, "size")
 _SOURCE = Column(
     "source", 12, lambda row, _: "—" if row.source is None else safe(row.source), "left", 72, "source", grow=1, most=20

@@ -99,9 +99,8 @@ def _undo_title(plan: Plan, asked: int, rows: Sequence[Row]) -> str:
 def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: bool) -> Line:
     row = item.row
     in_cur = row.box is Box.CUR and not undoes
-    old = (units.at_most if in_cur and row.since_is_bound else age)(row.in_box_age(now) if in_cur else row.age(now))
-    tries = "—" if row.attempt is None else str(row.attempt)
-    text = f"{pad_left(old, 5)}  {pad_left(tries, 5)}  "
+    old = row.held(now) if in_cur else age(row.age(now))
+    text = f"{pad_left(old, 5)}  {pad_left(row.tries, 5)}  "
     if with_owner:
         text += pad(clip(owner_text(row.owner), 17), 18)
     dead = row.verdict is Verdict.DEAD
