@@ -1,4 +1,4 @@
-"""Environment of a command besides its arguments: the streams, and the functions that open a target and the dashboard."""
+"""Arguments of a command, and its environment: the streams, and the functions that open a target and the dashboard."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from msgspec import Struct
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
 
@@ -49,22 +47,28 @@ def _open_control(path: str, **options: Any) -> Control:
     return open_control(path, **options)
 
 
-class Context(Struct, frozen=True):
-    """Environment of a command. ``open`` takes the arguments of ``control.open_control``."""
+class Arguments(Namespace):
+    """Arguments of a command, as ``Parser`` reads them, and its environment. ``open`` takes the arguments of
+    ``control.open_control``."""
 
+    path: Any
     terminal: Terminal
     dashboard: Dashboard
-    open: Opener = _open_control
+    open: Opener = staticmethod(_open_control)
     patience: float = PATIENCE
     """Seconds after which a file system that a command reads does not answer."""
 
-    def control(self, args: Namespace, path: str | None = None, *, watch: bool = False, owners: bool = True) -> Control:
-        """Opens the target of a command that looks or changes once, by default that of ``args`` (``here_or``). With ``watch``, it
-        also receives the changes that happen meanwhile; ``owners`` as in ``control.open_control``."""
+    def patient(self, seconds: float) -> Arguments:
+        """Returns the same with another patience."""
+        return Arguments(**{**vars(self), "patience": seconds})
+
+    def control(self, path: str | None = None, *, watch: bool = False, owners: bool = True) -> Control:
+        """Opens the target of a command that looks or changes once, by default its path (``here_or``). With ``watch``, it also
+        receives the changes that happen meanwhile; ``owners`` as in ``control.open_control``."""
         if path is None:
-            path = args.path = here_or(args)
+            path = self.path = here_or(self)
         with while_waiting(self.terminal, "opening"):
-            return self.open(path, watch=watch, owners=owners, patience=self.patience, **watching(args))
+            return self.open(path, watch=watch, owners=owners, patience=self.patience, **watching(self))
 
     def reach(self, path: str, call: Callable[[], R]) -> R:
         """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""
@@ -75,13 +79,13 @@ class Context(Struct, frozen=True):
             return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
 
 
-def watching(args: Namespace) -> dict[str, Any]:
+def watching(args: Arguments) -> dict[str, Any]:
     """Returns the options of ``control.open_control`` that the arguments of a command give."""
     names = ("read_only", "as_kind", "poll_logs", "cursor_files", "redis_tickets", "locks", "syslog")
     return {name: given for name in names if (given := getattr(args, name, None))}
 
 
-def here_or(args: Namespace) -> str:
+def here_or(args: Arguments) -> str:
     """Returns the path of a command; without one, the current directory if it can be opened, else the directory of the first
     cursor file. Raises ``UsageError`` if there is none of these."""
     if args.path is not None:
@@ -103,10 +107,10 @@ def here_or(args: Namespace) -> str:
     raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h")
 
 
-def targets_of(args: Namespace, context: Context, *, strict: bool = False) -> list[str]:
+def targets_of(args: Arguments, *, strict: bool = False) -> list[str]:
     """Returns the targets of a command that takes several, each once: those of its words, else those of the setting ``paths``,
     else as ``here_or``. ``strict`` as of ``targets.find_targets``."""
-    named = args.paths or _named_in_settings(context)
+    named = args.paths or _named_in_settings(args)
     if not named:
         return [here_or(args)]
     if args.cursor_files:
@@ -119,10 +123,10 @@ def targets_of(args: Namespace, context: Context, *, strict: bool = False) -> li
     return find_targets(named, args.as_kind, strict=strict)
 
 
-def _named_in_settings(context: Context) -> tuple[str, ...]:
+def _named_in_settings(args: Arguments) -> tuple[str, ...]:
     from spooltop.settings import load
 
-    named = load(context.terminal.environ).items("paths")
+    named = load(args.terminal.environ).items("paths")
     if not any("://" in one for one in named):
         return named
     from spooltop.backends.registry import conceal

@@ -8,18 +8,15 @@ import os
 import re
 import signal
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
-
-from msgspec.structs import replace
 
 from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.vocabulary import escape
 
-from .context import Context, Dashboard, Opener, targets_of, watching
+from .context import Arguments, Dashboard, Opener, targets_of, watching
 from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command
 from .terminal import OutputFailed, Terminal
 
@@ -88,11 +85,11 @@ def run(
 ) -> int:
     """Runs the command line ``words`` and returns the exit code. Raises nothing; with SPOOLTOP_DEBUG=1 it prints tracebacks."""
     terminal = terminal or Terminal()
-    context = Context(terminal, dashboard)
+    args = Arguments(terminal=terminal, dashboard=dashboard)
     if open_control is not None:
-        context = replace(context, open=open_control)
+        args.open = open_control
     try:
-        code = _run(words, context)
+        code = _run(words, args)
         terminal.flush()
         return code
     except BrokenPipeError:
@@ -126,28 +123,28 @@ def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> i
     return code
 
 
-def _run(words: Sequence[str], context: Context) -> int:
-    terminal = context.terminal
+def _run(words: Sequence[str], args: Arguments) -> int:
+    terminal = args.terminal
     command, rest = command_of(words)
     before = rest[: rest.index("--")] if "--" in rest else rest
     if "-h" in before or "--help" in before:
         terminal.out(command.help())
         return 0
     if command is DASHBOARD and ("-V" in before or "--version" in before):
-        return show_version(Namespace(), context)
+        return show_version(args)
     after = None
     if command.name == "work" and "--" in rest:
         rest, after = before, rest[rest.index("--") + 1 :]
-    args = Parser(command).read(rest)
-    _conceal_secrets(args, terminal)
+    Parser(command).read(rest, args)
+    _conceal_secrets(args)
     terminal.ascii, terminal.json = terminal.ascii or args.ascii, args.json
     if os.geteuid() == 0 and command.name not in ("help", "version"):
         _warn_of_mistrusted_settings(terminal)
     if command.name == "work":
         args.command = after
     module, function = command.runs.split(":")
-    runs: Callable[[Namespace, Context], int] = getattr(importlib.import_module(f".{module}", __package__), function)
-    return runs(args, context)
+    runs: Callable[[Arguments], int] = getattr(importlib.import_module(f".{module}", __package__), function)
+    return runs(args)
 
 
 def _warn_of_mistrusted_settings(terminal: Terminal) -> None:
@@ -159,17 +156,17 @@ def _warn_of_mistrusted_settings(terminal: Terminal) -> None:
             terminal.error(f"warning: {escape(file)} is not read: {why}; root's settings: {SYSTEM_FILE}")
 
 
-def show_help(args: Namespace, context: Context) -> int:
+def show_help(args: Arguments) -> int:
     """Prints the help of ``spooltop help [COMMAND]``, the same as ``-h``."""
     if args.name is not None and args.name not in COMMANDS:
         near = near_command(args.name)
         advice = f"did you mean spooltop help {near}?" if near else "spooltop help lists them"
         raise UsageError(f"unknown command {args.name!r}", advice=advice)
-    context.terminal.out((DASHBOARD if args.name is None else COMMANDS[args.name]).help())
+    args.terminal.out((DASHBOARD if args.name is None else COMMANDS[args.name]).help())
     return 0
 
 
-def _conceal_secrets(args: Namespace, terminal: Terminal) -> None:
+def _conceal_secrets(args: Arguments) -> None:
     """Replaces URLs with a password by names without it, which open the same: nothing that is printed can hold it then. Warns of
     the list of processes, which has it all the same."""
     single = {name: word for name in ("path", "to") if isinstance(word := getattr(args, name, None), str)}
@@ -183,7 +180,7 @@ def _conceal_secrets(args: Namespace, terminal: Terminal) -> None:
     from spooltop.model.target import has_password
 
     if any(map(has_password, words)):
-        terminal.error("everybody here sees the password of that URL in ps; put it into SPOOLTOP_REDIS_PASSWORD instead")
+        args.terminal.error("everybody here sees the password of that URL in ps; put it into SPOOLTOP_REDIS_PASSWORD instead")
     for name, word in single.items():
         setattr(args, name, conceal(word))
     if paths:
@@ -201,26 +198,26 @@ def _is_misspelt_url(word: str) -> bool:
     return not has_scheme(word) and not os.path.lexists(word)
 
 
-def show_version(args: Namespace, context: Context) -> int:
+def show_version(args: Arguments) -> int:
     """Prints the version on the first line, and below it those of what spooltop stands on."""
 
-    context.terminal.out_each(versions())
+    args.terminal.out_each(versions())
     return 0
 
 
-def dashboard(args: Namespace, context: Context) -> int:
+def dashboard(args: Arguments) -> int:
     """Opens the dashboard, or prints the status where none can be opened."""
-    terminal = context.terminal
+    terminal = args.terminal
     _refuse_misspelt_commands(args.paths)
     try:
         _read_opening(args)
-        targets = targets_of(args, context)
+        targets = targets_of(args)
         if args.json or not terminal.can_draw:
             from .commands.status import report
 
-            return report(args, context, targets)
+            return report(args, targets)
         more = {"watch": True, "who_writes": args.who_writes, **watching(args)}
-        opened = partial(context.open, **more)
+        opened = partial(args.open, **more)
         control = None
         if len(targets) == 1:
             from spooltop.settings import load
@@ -228,14 +225,14 @@ def dashboard(args: Namespace, context: Context) -> int:
             args.no_mouse = args.no_mouse or not load(terminal.environ).mouse
             # Of one that does not answer a line in the Spools view says so, keys answer, and it opens from there once it does.
             with suppress(DoesNotAnswer):
-                control = replace(context, patience=_OPENS_WITHIN).reach(targets[0], partial(opened, targets[0]))
+                control = args.patient(_OPENS_WITHIN).reach(targets[0], partial(opened, targets[0]))
         if control is not None:
             with control:
-                return context.dashboard(control, args)
+                return args.dashboard(control, args)
         from .several import spools_watch
 
-        with closing(spools_watch(targets, args, context, opened)) as spools:
-            return context.dashboard(spools, args)
+        with closing(spools_watch(targets, args, opened)) as spools:
+            return args.dashboard(spools, args)
     except NotASpool as error:
         path = args.paths[0] if args.paths else "."
         near = None if "/" in path or os.path.lexists(path) else near_command(path)
@@ -244,7 +241,7 @@ def dashboard(args: Namespace, context: Context) -> int:
         raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
 
 
-def _read_opening(args: Namespace) -> None:
+def _read_opening(args: Arguments) -> None:
     """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense, also where
     a report is printed instead."""
     from .parser import sort_of

@@ -20,6 +20,7 @@ from spooltop.model.units import parse_age, parse_rate
 from spooltop.model.vocabulary import Box, Verdict, unescape
 from spooltop.startup import WITH_VALUE
 
+from .context import Arguments
 from .terminal import Terminal
 
 _EXAMPLE = "example:"
@@ -165,16 +166,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, advice=f"{self.prog} -h shows how")
 
-    def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parses the arguments; options may be anywhere. ``yes_count`` is the COUNT of ``--yes=COUNT``, None without one: to
-        argparse an option with a value that may be left out would take the id behind it. Raises ``UsageError``."""
+    def read(self, words: Sequence[str], args: Arguments) -> None:
+        """Parses the arguments into ``args``; options may be anywhere. ``yes_count`` is the COUNT of ``--yes=COUNT``, None where
+        there is none: to argparse an option with a value that may be left out would take the id behind it. Raises
+        ``UsageError``."""
         end = words.index("--") if "--" in words else len(words)
         counts = [word.removeprefix(_YES) for word in words[:end] if word.startswith(_YES)]
-        args = self.parse_intermixed_args([*(_YES[:-1] if one.startswith(_YES) else one for one in words[:end]), *words[end:]])
+        self.parse_intermixed_args([*(_YES[:-1] if one.startswith(_YES) else one for one in words[:end]), *words[end:]], args)
         if any(not (one.isascii() and one.isdigit()) for one in counts) or len(set(counts)) > 1:
             self.error(f"{_YES}{counts[-1]} is not a count")
         args.yes_count = int(counts[0]) if counts else None
-        return args
 
 
 class Command(Struct, frozen=True):
@@ -630,7 +631,7 @@ def near_command(word: str) -> str | None:
 
 # Parses the arguments that select messages into a ``Selection``.
 
-def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
+def selection_of(args: Arguments, *, box_from_lines: bool = False) -> Selection:
     """Builds the selection that the arguments describe.
 
     ``box_from_lines``: if no ``--box`` is given and the lines of ``ls --json`` on stdin name exactly one box, that box is used.
@@ -646,7 +647,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
     if named:
         ids = [id_of(word) for word in named if word != "-"]
         if "-" in named:
-            read, boxes = _from_lines(terminal)
+            read, boxes = _from_lines(args.terminal)
             ids += read
             if box is None and box_from_lines and boxes:
                 if len(boxes) > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from spooltop.monitor.glance import Glance, Level
 from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.targets import count_boxes
 
-from .context import Context, targets_of
+from .context import Arguments, targets_of
 from .render import as_json
 
 # Opens several targets for the Spools view.
@@ -32,16 +31,16 @@ _OTHER_FILES = 128
 
 
 def spools_watch(
-    targets: Sequence[str], args: Namespace, context: Context, opened: Callable[[str], Control]
+    targets: Sequence[str], args: Arguments, opened: Callable[[str], Control]
 ) -> SpoolsWatch:
     """Watches ``targets``, each of which ``opened`` opens. Nothing can be changed through the glances. Close it."""
     live = len(targets) <= _LIVE_AT_MOST
 
     def glancing(target: str) -> Control:
-        return context.open(target, read_only=True, as_kind=args.as_kind, watch=live, owners=False)
+        return args.open(target, read_only=True, as_kind=args.as_kind, watch=live, owners=False)
 
     return SpoolsWatch(
-        targets, glancing, opened, count_boxes, partial(targets_of, args, context, strict=True),
+        targets, glancing, opened, count_boxes, partial(targets_of, args, strict=True),
         (_files(_OTHER_FILES + _FILES * len(targets)) - _OTHER_FILES) // _FILES,
     )  # fmt: skip
 

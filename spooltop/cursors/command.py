@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
 from spooltop.cli.commands.change import change
 from spooltop.cli.commands.status import watched
-from spooltop.cli.context import Context, answered, here_or
+from spooltop.cli.context import Arguments, answered, here_or
 from spooltop.cli.render import as_text
 from spooltop.control import Control
 from spooltop.cursors.model import Cursor, parse_value
@@ -20,7 +18,7 @@ from .render import cursor_lines, cursors_json
 MUTED_FOR = "1h"
 
 
-def cursors(args: Namespace, context: Context) -> int:
+def cursors(args: Arguments) -> int:
     args.path = here_or(args)
     asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
     if len(asked) > 1:
@@ -30,35 +28,35 @@ def cursors(args: Namespace, context: Context) -> int:
     if asked and args.watch is not None:
         raise UsageError(f"--watch and --{asked[0]} together", advice="one at a time")
     if args.set is not None:
-        return _set(args, context)
+        return _set(args)
     if args.mute is not None:
-        return _mute(args, context)
+        return _mute(args)
     if args.unmute is not None:
-        return _unmute(args, context)
-    return _listed(args, context)
+        return _unmute(args)
+    return _listed(args)
 
 
-def _listed(args: Namespace, context: Context) -> int:
-    snapshot = answered(watched(args, context, args.path, progress=True), args.path)
+def _listed(args: Arguments) -> int:
+    snapshot = answered(watched(args, args.path, progress=True), args.path)
     lines = cursor_lines(snapshot) if snapshot.cursors else ["no cursors here"]
-    context.terminal.show(cursors_json(snapshot), lines)
+    args.terminal.show(cursors_json(snapshot), lines)
     return 0
 
 
-def _set(args: Namespace, context: Context) -> int:
+def _set(args: Arguments) -> int:
     name, equals, text = args.set.partition("=")
     if not equals or not name:
         raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", advice="as in --set imessage=89640")
     source = _source(name)
     file = None if args.file is None else _unescaped(args.file)
-    with context.control(args) as control:
+    with args.control() as control:
         value, words = _value(control, source, file, text, args.type)
         options: dict[str, Json] = {"source": source, "value": value}
         if file is not None:
             options["file"] = file
         if args.type:
             options["type"] = args.type
-        return change(control, Action.SET_CURSOR, Selection(), args, context, options, said=f"the value is {words}")
+        return change(control, Action.SET_CURSOR, Selection(), args, options, said=f"the value is {words}")
 
 
 def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
@@ -75,31 +73,31 @@ def _is(cursor: Cursor, file: str) -> bool:
     return file in (cursor.file, cursor.file.rpartition("/")[2])
 
 
-def _mute(args: Namespace, context: Context) -> int:
+def _mute(args: Arguments) -> int:
     name, equals, age = args.mute.rpartition("=")
     if not equals:
         name, age = args.mute, MUTED_FOR
     source, seconds = _source(name), parse_age(age)
-    with context.control(args) as control:
+    with args.control() as control:
         known = [cursor.source for cursor in answered(control.look(), control.target).cursors]
         if source not in known:
             there = ", ".join(map(escape, known)) or "none"
-            context.terminal.error(f"no source is called {escape(source)}; there are: {there}")
+            args.terminal.error(f"no source is called {escape(source)}; there are: {there}")
             return 4
         end = control.mute(source, seconds)
     said = f"{escape(source)} is muted until {as_text.date(end)}"
-    context.terminal.show([{"source": escape(source), "muted_until": end}], [said])
+    args.terminal.show([{"source": escape(source), "muted_until": end}], [said])
     return 0
 
 
-def _unmute(args: Namespace, context: Context) -> int:
+def _unmute(args: Arguments) -> int:
     source = _source(args.unmute)
-    with context.control(args) as control:
+    with args.control() as control:
         ended = control.unmute(source)
     thing = {"source": escape(source), "muted_until": None, "was_muted": ended}
-    context.terminal.show([thing], [f"{escape(source)} is no longer muted"] if ended else [])
+    args.terminal.show([thing], [f"{escape(source)} is no longer muted"] if ended else [])
     if not ended:
-        context.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
+        args.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
         return 4
     return 0
 

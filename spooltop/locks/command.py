@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
 from spooltop.cli.commands.show import look
-from spooltop.cli.context import Context
+from spooltop.cli.context import Arguments
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.vocabulary import Lock, escape
 
 from .render import lock_json, lock_lines, ticket_lines
 
 
-def locks(args: Namespace, context: Context) -> int:
-    snapshot = look(args, context)
+def locks(args: Arguments) -> int:
+    snapshot = look(args)
     found = snapshot.observation.locks
-    return _listed(found, lock_lines(snapshot) if found else ["no locks here"], args, context)
+    return _listed(found, lock_lines(snapshot) if found else ["no locks here"], args)
 
 
-def tickets(args: Namespace, context: Context) -> int:
-    snapshot = look(args, context)
+def tickets(args: Arguments) -> int:
+    snapshot = look(args)
     queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
-    return _listed(queues, ticket_lines(queues, snapshot) if queues else ["no tickets here"], args, context)
+    return _listed(queues, ticket_lines(queues, snapshot) if queues else ["no tickets here"], args)
 
 
-def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Namespace, context: Context) -> int:
+def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Arguments) -> int:
     """Prints locks, and which servers did not answer; returns the exit code for that."""
-    context.terminal.show(map(lock_json, locks), lines)
+    args.terminal.show(map(lock_json, locks), lines)
     failed = [lock for lock in locks if lock.failed]
     for lock in failed:
-        context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
+        args.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
     if not failed:
         return 0
     return Unreadable.exit_code if len(failed) == len(locks) else SpooltopError.exit_code

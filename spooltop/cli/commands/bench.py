@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -16,7 +15,7 @@ from spooltop.model.units import count, fit, size
 from spooltop.model.vocabulary import escape
 from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown
 
-from ..context import Context, here_or
+from ..context import Arguments, here_or
 from ..render.as_json import members
 from ..terminal import ProgressLine, Terminal, interrupted_by_signals
 
@@ -37,16 +36,16 @@ _NOTES = {
 }
 
 
-def bench(args: argparse.Namespace, context: Context) -> int:
+def bench(args: Arguments) -> int:
     """Prints a table for each section as soon as it is measured. 1 if something could not be measured or a lock failed."""
-    terminal = context.terminal
+    terminal = args.terminal
     seconds: float = args.seconds
     if not _SHORTEST <= seconds <= _LONGEST:
         raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
     path = here_or(args)
     if has_scheme(path):
         raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
-    busy = _others(args, context, path)
+    busy = _others(args, path)
     parent = trial_parent(path)
     if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
         raise Refused("bench: it cannot be written by you", path=parent, advice=f"ls -ld {escape(parent)}")
@@ -81,11 +80,11 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     return 1 if failed else 0
 
 
-def _others(args: argparse.Namespace, context: Context, path: str) -> str:
+def _others(args: Arguments, path: str) -> str:
     """Says who works here now; empty if nobody does, and for a directory that is no target. Raises ``Refused`` for one that is
     read-only."""
     try:
-        with context.control(args, path, owners=False) as control:
+        with args.control(path, owners=False) as control:
             if why := control.why_read_only:
                 raise Refused(f"bench: {why}", path=path, advice="name a directory beside it")
             observation = control.look().observation

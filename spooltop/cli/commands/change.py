@@ -5,7 +5,6 @@ resume, undo.
 from __future__ import annotations
 
 import signal
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, escape
 from spooltop.operate.operations import accepts, confirm_words
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments
 from ..parser import path_of, selection_of
 from ..render import as_json, as_text
 from ..terminal import ProgressLine, Terminal, signals_received
@@ -100,8 +99,8 @@ def _since(one: TrackedMessage, at: float, began: float) -> float:
     return max(0.0, at - (began if one.put_at is None else one.put_at))
 
 
-def requeue(args: Namespace, context: Context) -> int:
-    selection = selection_of(args, context.terminal)
+def requeue(args: Arguments) -> int:
+    selection = selection_of(args)
     is_stream = has_scheme(args.path)
     again = selection.box is Box.NEW and args.copy and is_stream  # what was handed back, and nobody takes
     if selection.box in (Box.NEW, Box.TRASH) and not again:
@@ -111,36 +110,36 @@ def requeue(args: Namespace, context: Context) -> int:
     if args.copy and not is_stream:
         raise UsageError("requeue: --copy is for streams", advice="leave it out: a message keeps its id and its place")
     options: dict[str, Json] = {name: True for name in ("hold_poison", "copy") if getattr(args, name)}
-    return _some(Action.REQUEUE, selection, args, context, **options)
+    return _some(Action.REQUEUE, selection, args, **options)
 
 
-def hold(args: Namespace, context: Context) -> int:
-    selection = selection_of(args, context.terminal, box_from_lines=True)
+def hold(args: Arguments) -> int:
+    selection = selection_of(args, box_from_lines=True)
     _check_box(Action.HOLD, selection, (Box.CUR, Box.NEW), "cannot be held", "--box cur or new")
-    return _some(Action.HOLD, selection, args, context)
+    return _some(Action.HOLD, selection, args)
 
 
-def release(args: Namespace, context: Context) -> int:
-    selection = selection_of(args, context.terminal)
+def release(args: Arguments) -> int:
+    selection = selection_of(args)
     _check_box(Action.RELEASE, selection, (Box.HELD,), "are not held", "restore and requeue are for the other boxes")
-    return _some(Action.RELEASE, selection, args, context)
+    return _some(Action.RELEASE, selection, args)
 
 
-def restore(args: Namespace, context: Context) -> int:
-    selection = selection_of(args, context.terminal, box_from_lines=True)
+def restore(args: Arguments) -> int:
+    selection = selection_of(args, box_from_lines=True)
     _check_box(Action.RESTORE, selection, ASIDE, "were not set aside", "--box trash, held or rejected")
     _check_named(selection, Box.TRASH, "restore needs a box or ids", "--box trash, held or rejected, or give ids")
-    return _some(Action.RESTORE, selection, args, context)
+    return _some(Action.RESTORE, selection, args)
 
 
-def purge(args: Namespace, context: Context) -> int:
-    selection = selection_of(args, context.terminal, box_from_lines=True)
+def purge(args: Arguments) -> int:
+    selection = selection_of(args, box_from_lines=True)
     if args.expired:
-        return _purge_expired(selection, args, context)
+        return _purge_expired(selection, args)
     _check_named(selection, Box.NEW, "purge needs a box or ids", "name one with --box, or give ids")
     action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
     # A box alone: all of it that is old enough, which the plan's own rule says.
-    return _change(action, selection, args, context, **({"now": True} if args.now and action is Action.PURGE else {}))
+    return _change(action, selection, args, **({"now": True} if args.now and action is Action.PURGE else {}))
 
 
 def _check_box(action: Action, selection: Selection, boxes: Sequence[Box], why_not: str, advice: str) -> None:
@@ -157,21 +156,21 @@ def _check_named(selection: Selection, likely: Box, what: str, advice: str) -> N
         raise UsageError(what, advice=advice)
 
 
-def _purge_expired(selection: Selection, args: Namespace, context: Context) -> int:
+def _purge_expired(selection: Selection, args: Arguments) -> int:
     if selection.box not in (None, Box.TRASH):
         raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired applies only to the trash")
     if selection.older_than is not None or args.now:
         raise UsageError("purge: --expired cannot be combined with --older-than or --now", advice="leave them out")
-    with context.control(args) as control:
+    with args.control() as control:
         retention = control.trash_retention
         if not retention:
             raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
         selection = replace(selection, box=Box.TRASH, older_than=retention)
         said = f"Only what is in the trash for {duration(retention)} or longer."
-        return change(control, Action.EMPTY, selection, args, context, {}, said=said)
+        return change(control, Action.EMPTY, selection, args, {}, said=said)
 
 
-def inject(args: Namespace, context: Context) -> int:
+def inject(args: Arguments) -> int:
     given = [f"--{name}" for name in ("text", "file", "size") if getattr(args, name) is not None]
     if len(given) > 1:
         raise UsageError(f"inject: {' and '.join(given)} together", advice="give one of them")
@@ -181,54 +180,54 @@ def inject(args: Namespace, context: Context) -> int:
     if args.canary:
         options["canary"] = True
     if not args.canary or args.dry_run or args.timeout <= 0:
-        return _change(Action.INJECT, Selection(), args, context, **options)
-    with context.control(args, watch=True) as control:
+        return _change(Action.INJECT, Selection(), args, **options)
+    with args.control(watch=True) as control:
         control.look()  # from now on it is heard who takes what
-        return change(control, Action.INJECT, Selection(), args, context, options, traced=args.timeout)
+        return change(control, Action.INJECT, Selection(), args, options, traced=args.timeout)
 
 
-def undo(args: Namespace, context: Context) -> int:
+def undo(args: Arguments) -> int:
     if args.operation is None:
         raise UsageError("undo needs an operation", advice=f"spooltop ops {escape(args.path)} lists them")
-    return _change(Action.UNDO, Selection(), args, context, undoes=args.operation)
+    return _change(Action.UNDO, Selection(), args, undoes=args.operation)
 
 
-def unlock(args: Namespace, context: Context) -> int:
+def unlock(args: Arguments) -> int:
     if not args.what:
         raise UsageError("unlock needs a lock", advice=f"spooltop locks {escape(args.path)} lists them")
     if "ALL" in args.what and len(args.what) > 1:
         raise UsageError("ALL and names together", advice="give one or the other")
     selection = Selection(everything=True) if "ALL" in args.what else Selection(ids=tuple(map(path_of, args.what)))
-    return _change(Action.UNLOCK, selection, args, context)
+    return _change(Action.UNLOCK, selection, args)
 
 
-def pause(args: Namespace, context: Context) -> int:
-    return _change(Action.PAUSE, Selection(), args, context, **({"reason": args.reason} if args.reason else {}))
+def pause(args: Arguments) -> int:
+    return _change(Action.PAUSE, Selection(), args, **({"reason": args.reason} if args.reason else {}))
 
 
-def resume(args: Namespace, context: Context) -> int:
-    return _change(Action.RESUME, Selection(), args, context)
+def resume(args: Arguments) -> int:
+    return _change(Action.RESUME, Selection(), args)
 
 
-def _some(action: Action, selection: Selection, args: Namespace, context: Context, **options: Json) -> int:
+def _some(action: Action, selection: Selection, args: Arguments, **options: Json) -> int:
     if selection.empty:
         advice = "give ids, --verdict, --older-than, --source or --filter, or ALL in capitals"
         raise UsageError(f"{action} needs a selection of messages", advice=advice)
-    return _change(action, selection, args, context, **options)
+    return _change(action, selection, args, **options)
 
 
-def _change(action: Action, selection: Selection, args: Namespace, context: Context, **options: Json) -> int:
-    with context.control(args) as control:
-        return change(control, action, selection, args, context, options)
+def _change(action: Action, selection: Selection, args: Arguments, **options: Json) -> int:
+    with args.control() as control:
+        return change(control, action, selection, args, options)
 
 
 def change(
-    control: Control, action: Action, selection: Selection, args: Namespace, context: Context,
+    control: Control, action: Action, selection: Selection, args: Arguments,
     options: Mapping[str, Json], *, said: str = "", traced: float = 0.0,
 ) -> int:  # fmt: skip
     """Prints the plan, asks, applies, prints the result and returns the exit code. ``said`` is a line printed with the plan.
     Messages that were put are followed for at most ``traced`` seconds."""
-    terminal = context.terminal
+    terminal = args.terminal
     if args.rate is not None:
         options = {**options, "rate": args.rate}
     line = ProgressLine(terminal, f"{action}: making the plan", hint="Ctrl-C leaves")
@@ -246,14 +245,14 @@ def change(
     if not args.json:
         terminal.out_each(as_text.plan(plan))
     if plan.count == 0 or args.dry_run:
-        _print_without_result(plan, args, terminal)
+        _print_without_result(plan, args)
         return DONE if plan.count else _nothing(plan, terminal, own_age=selection.older_than is not None)
     what = f"{plan.action} {plan.count}" if plan.action not in WHOLE else str(plan.action)
     shown = [] if not args.json else as_text.plan(plan)
     try:
-        confirm(what, plan.count, plan.confirm, args, terminal, unproven=0 if plan.force else plan.unproven, shown=shown)
+        confirm(what, plan.count, plan.confirm, args, unproven=0 if plan.force else plan.unproven, shown=shown)
     except Refused:
-        _print_without_result(plan, args, terminal)
+        _print_without_result(plan, args)
         raise
     began = control.now() if traced else 0.0
     line = ProgressLine(terminal, str(action), total=plan.count, hint="Ctrl-C stops between two items")
@@ -282,10 +281,10 @@ def change(
     return code
 
 
-def _print_without_result(plan: Plan, args: Namespace, terminal: Terminal) -> None:
+def _print_without_result(plan: Plan, args: Arguments) -> None:
     """Prints a plan that is not applied as the one object of ``--json``; as text it is printed already."""
     if args.json:
-        terminal.out_json(as_json.outcome(plan, None, dry_run=args.dry_run))
+        args.terminal.out_json(as_json.outcome(plan, None, dry_run=args.dry_run))
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
@@ -321,13 +320,12 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
 
 
 def confirm(
-    what: str, count: int, wanted: Confirm, args: Namespace, terminal: Terminal, *, unproven: int = 0,
-    shown: Iterable[str] = (),
-) -> None:  # fmt: skip
+    what: str, count: int, wanted: Confirm, args: Arguments, *, unproven: int = 0, shown: Iterable[str] = ()
+) -> None:
     """Returns if ``args`` confirm a change of ``count`` items, else asks for what is ``wanted``. ``what`` begins with the action.
     Of ``unproven`` items nothing proves that the holder is gone: a bare ``--yes`` does not cover them. ``shown`` are lines to be
     read before the answer. Raises ``Refused``."""
-    nothing = f"{what.partition(' ')[0]}: nothing done"
+    nothing, terminal = f"{what.partition(' ')[0]}: nothing done", args.terminal
     if args.yes_count not in (None, count):
         raise Refused(f"{nothing}: {args.yes_count:,} confirmed, and the plan has {count:,}", advice="look at the plan again")
     if args.yes and (args.yes_count is not None or not unproven):

@@ -12,14 +12,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.snapshot import CODES, Severity, Snapshot, pause_words
@@ -27,7 +25,7 @@ from spooltop.model.units import age, count, parse_age
 from spooltop.model.vocabulary import LIVE, Box, escape
 from spooltop.run_each import run_each
 
-from ..context import Context, targets_of
+from ..context import Arguments, targets_of
 from .status import watched
 
 # Threshold ranges as the Nagios plugin guidelines define them: a range describes the values that do not alert.
@@ -438,7 +436,7 @@ _LEAST = 0.5
 """Seconds that the looks have at least, however long it took to find the targets."""
 
 
-def check(args: Namespace, context: Context) -> int:
+def check(args: Arguments) -> int:
     """Looks at all targets at once, each in a thread of its own: one that hangs is UNKNOWN after ``-t`` seconds, the others are
     judged all the same."""
     given = ((State.WARNING, args.warning), (State.CRITICAL, args.critical))
@@ -447,13 +445,13 @@ def check(args: Namespace, context: Context) -> int:
     if not 0 < args.timeout < math.inf:
         raise UsageError(f"-t {args.timeout:g} is no time", advice="as in -t 10")
     end = time.monotonic() + args.timeout + (parse_age(args.watch) if args.watch else 0.0)
-    targets = targets_of(args, context)
-    looking = replace(context, patience=math.inf)  # all of them are left behind together, at the end
+    targets = targets_of(args)
+    looking = args.patient(math.inf)  # all of them are left behind together, at the end
     patience = max(end - time.monotonic(), _LEAST)
-    found = run_each(targets, lambda target: _look(args, looking, target, conditions), patience, at_once=True)
+    found = run_each(targets, lambda target: _look(looking, target, conditions), patience, at_once=True)
     late = unknown(f"no answer within {args.timeout:g}s")
     lines, code = report([(target, one or late) for target, one in zip(targets, found, strict=True)], conditions, kept)
-    context.terminal.out_each(lines)
+    args.terminal.out_each(lines)
     return code
 
 
@@ -463,10 +461,10 @@ def failed(text: str) -> tuple[str, int]:
     return lines[0], code
 
 
-def _look(args: Namespace, context: Context, target: str, conditions: list[Condition]) -> Finding:
+def _look(args: Arguments, target: str, conditions: list[Condition]) -> Finding:
     """Looks at one target. What cannot be looked at is UNKNOWN, and so is a defect: a traceback would go to stderr."""
     try:
-        return finding(watched(args, context, target), conditions)
+        return finding(watched(args, target), conditions)
     except SpooltopError as error:
         return unknown(str(error))
     except OSError as error:

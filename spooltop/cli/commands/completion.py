@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from argparse import SUPPRESS, Action, Namespace
+from argparse import SUPPRESS, Action
 from collections.abc import Iterable, Iterator
 
-from ..context import Context
+from ..context import Arguments
 from ..parser import COMMANDS, DASHBOARD, Parser
 
 
-def completion(args: Namespace, context: Context) -> int:
-    context.terminal.out_each(script(args.shell))
+def completion(args: Arguments) -> int:
+    args.terminal.out_each(script(args.shell))
     return 0
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from argparse import Namespace
 
 from spooltop.model.vocabulary import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
 from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_read
 
-from ..context import Context
+from ..context import Arguments
 
 _NONE = "—"
 _SECRETS = re.compile(r"(?<=://)\S*@|(?<=\?)[^#\s]+")
 """The user and password of a URL, and its options, among which a password may be too."""
 
 
-def config(args: Namespace, context: Context) -> int:
+def config(args: Arguments) -> int:
     """Prints all settings, also those that have their defaults. A value that makes no sense is a ``UsageError``, as for every
     command that uses it."""
-    environ = context.terminal.environ
+    environ = args.terminal.environ
     found = load(environ)
     with found.blaming():
         defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
@@ -32,15 +31,15 @@ def config(args: Namespace, context: Context) -> int:
     ]
     if args.json:
         for name, value, origin in rows:
-            context.terminal.out_json({"name": name, "value": value, "origin": origin})
+            args.terminal.out_json({"name": name, "value": value, "origin": origin})
         return 0
     for path in files_of(environ):
         why = why_not_read(path)
-        context.terminal.out(f"{escape(path)}: {f'not read: {why}' if why else 'read' if os.path.exists(path) else 'not there'}")
-    context.terminal.out("")
+        args.terminal.out(f"{escape(path)}: {f'not read: {why}' if why else 'read' if os.path.exists(path) else 'not there'}")
+    args.terminal.out("")
     widths = [max(len(row[place] or _NONE) for row in rows) for place in (0, 1)]
     for name, value, origin in rows:
-        context.terminal.out(f"{name:<{widths[0]}}  {value or _NONE:<{widths[1]}}  {origin}")
+        args.terminal.out(f"{name:<{widths[0]}}  {value or _NONE:<{widths[1]}}  {origin}")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -15,32 +14,32 @@ from spooltop.model.vocabulary import LIVE, Box, escape
 from spooltop.queues import open_queue
 from spooltop.targets import identify_target
 
-from ..context import SOME, Context
+from ..context import SOME, Arguments
 from ..parser import id_of
 from ..terminal import ProgressLine
 
 
-def open_for(args: Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:
+def open_for(args: Arguments, *, action: str, hosts: str = "any") -> Queue:
     """Opens the queue at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if there is none,
     or nothing may be put into it."""
     if args.read_only:
         raise Refused(f"{action}: refused by --read-only", path=without_secrets(args.path))
     opened = partial(
         open_queue, args.path, action=action, durable=not args.no_durable, hosts=hosts, as_kind=args.as_kind,
-        environ=context.terminal.environ,
+        environ=args.terminal.environ,
     )  # fmt: skip
-    return context.reach(args.path, opened)
+    return args.reach(args.path, opened)
 
 
-def init(args: Namespace, context: Context) -> int:
+def init(args: Arguments) -> int:
     path: str = args.path
     if args.read_only:
         raise Refused("init: refused by --read-only", path=without_secrets(path))
     if has_scheme(path):
-        return _init_on_a_server(args, context)
+        return _init_on_a_server(args)
     try:
-        environ = context.terminal.environ
-        target = context.reach(path, partial(identify_target, path, as_kind=args.as_kind, environ=environ))
+        environ = args.terminal.environ
+        target = args.reach(path, partial(identify_target, path, as_kind=args.as_kind, environ=environ))
     except NotASpool as error:
         _may_become_one(path, error)
     else:
@@ -59,14 +58,14 @@ def init(args: Namespace, context: Context) -> int:
             raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
     done = f"made {escape(path)} with {', '.join(made)}"
     line = done if made else f"{escape(path)} is a spool already, nothing was changed"
-    context.terminal.show([{"spool": escape(full_name(path)), "made": made}], [line])
+    args.terminal.show([{"spool": escape(full_name(path)), "made": made}], [line])
     return 0
 
 
-def _init_on_a_server(args: Namespace, context: Context) -> int:
-    with open_queue(args.path, action="init", create=True, environ=context.terminal.environ) as queue:
+def _init_on_a_server(args: Arguments) -> int:
+    with open_queue(args.path, action="init", create=True, environ=args.terminal.environ) as queue:
         name = escape(queue.name)
-        context.terminal.show([{"spool": name}], [f"{name} is ready"])
+        args.terminal.show([{"spool": name}], [f"{name} is ready"])
     return 0
 
 
@@ -93,10 +92,10 @@ def _may_become_one(path: str, error: SpooltopError) -> None:
         raise NotASpool("init: no such parent directory", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
 
 
-def put(args: Namespace, context: Context) -> int:
+def put(args: Arguments) -> int:
     from spooltop.engine import MessageId
 
-    terminal = context.terminal
+    terminal = args.terminal
     files: list[str] = args.files or ["-"]
     if len(files) > 1 and (args.id is not None or args.key is not None):
         raise UsageError("put: --id and --key are for a single message", advice="put them one by one")
@@ -105,7 +104,7 @@ def put(args: Namespace, context: Context) -> int:
     name = None if args.id is None else id_of(args.id)
     failed = 0
     line = ProgressLine(terminal, "put", total=len(files), hint="Ctrl-C stops", shown=not terminal.out_is_terminal)
-    with open_for(args, context, action="put") as queue, line:
+    with open_for(args, action="put") as queue, line:
         enqueue = partial(queue.put, source=args.source, id=name, key=args.key)
         for number, file in enumerate(files):
             line.advance(number, words="files")
@@ -115,7 +114,7 @@ def put(args: Namespace, context: Context) -> int:
                         terminal.err("the message, and Ctrl-D at its end:")
                     done = enqueue(terminal.binary_in())
                 else:
-                    with context.reach(file, partial(_opened, file)) as data:
+                    with args.reach(file, partial(_opened, file)) as data:
                         done = enqueue(data)
             except (OSError, DoesNotAnswer) as error:
                 line.close()

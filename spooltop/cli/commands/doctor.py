@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 
 from spooltop.errors import UsageError
@@ -10,7 +9,7 @@ from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import printable
 from spooltop.monitor.doctor import Diagnosis
 
-from ..context import Context
+from ..context import Arguments
 from ..terminal import Terminal, interrupted_by_signals, while_waiting
 
 _LONGEST = 86400.0
@@ -20,17 +19,17 @@ _WORD, _CHECK = 7, 18
 _REMEDY = "    "
 
 
-def doctor(args: argparse.Namespace, context: Context) -> int:
+def doctor(args: Arguments) -> int:
     """Prints the result of each check; the exit code is that of the worst."""
     from spooltop.monitor.doctor import diagnose, examined, exit_code
 
     from ..demo.demo_dir import left_behind
 
-    terminal = context.terminal
+    terminal = args.terminal
     watch = 0.0 if args.watch is None else parse_age(args.watch)
     if args.watch is not None and not 0 < watch <= _LONGEST:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")
-    with context.control(args, watch=bool(watch), owners=False) as control, interrupted_by_signals():
+    with args.control(watch=bool(watch), owners=False) as control, interrupted_by_signals():
         with while_waiting(terminal, "doctor", control.current_step):
             found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
     terminal.show(map(_json, found), _drawn(found, terminal) if terminal.out_is_terminal else map(_plain, found))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from queue import Queue, SimpleQueue
@@ -18,7 +17,7 @@ from spooltop.model.vocabulary import Json
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
 from spooltop.monitor.watching import OperationFeed, Watching
 
-from ..context import Context, targets_of
+from ..context import Arguments, targets_of
 from ..terminal import Terminal, dumps, signals_to
 
 _MOST_OPERATIONS = 100
@@ -31,11 +30,11 @@ _WAITING = 1_000
 """Events that wait for ``--exec``; past them, the oldest of those that wait is left out and a line says so."""
 
 
-def events(args: Namespace, context: Context) -> int:
-    terminal = context.terminal
+def events(args: Arguments) -> int:
+    terminal = args.terminal
     heard: SimpleQueue[list[QueueEvent] | None] = SimpleQueue()
-    sinks = {name: _Sink(TargetEvents(name), heard.put) for name in targets_of(args, context)}
-    watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON, heard=heard)
+    sinks = {name: _Sink(TargetEvents(name), heard.put) for name in targets_of(args)}
+    watching = Watching(sinks, partial(args.control, watch=True), again=_AGAIN, soon=_SOON, heard=heard)
     watching.require_one()
     runner = None if args.exec is None else _Runner(args.exec, terminal)
     try:

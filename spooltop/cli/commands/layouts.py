@@ -4,7 +4,6 @@ and ``layouts show`` print what a layout of one's own can begin with."""
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,7 +12,7 @@ from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, 
 from spooltop.model import units
 from spooltop.model.vocabulary import Row, escape
 
-from ..context import NOTHING_MATCHED, Context
+from ..context import NOTHING_MATCHED, Arguments
 from ..render import as_json, as_text
 
 _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
@@ -21,11 +20,11 @@ _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a
 _TIMES = ("enqueued_at", "since", "not_before", "expires")
 
 
-def layouts(args: Namespace, context: Context) -> int:
+def layouts(args: Arguments) -> int:
     """Runs ``layouts`` and its words ``form``, ``show NAME`` and ``try FILE PATH``. Returns 1 where a layout file is not valid, 4
     where no file lies in a box."""
     if not args.words:
-        return _list(context)
+        return _list(args)
     word, *rest = args.words
     if word not in _NEEDS:
         advice = "spooltop layouts, or with one of form, show NAME, try FILE PATH"
@@ -34,15 +33,15 @@ def layouts(args: Namespace, context: Context) -> int:
     if len(rest) != len(form.split()):
         raise UsageError(f"layouts {word} needs {needs}", advice=f"spooltop layouts {word} {form}".rstrip())
     if word == "try":
-        return _try(context, *rest)
-    text = form_text() if word == "form" else layout_text(rest[0], context.terminal.environ)
+        return _try(args, *rest)
+    text = form_text() if word == "form" else layout_text(rest[0], args.terminal.environ)
     for line in text.splitlines():
-        context.terminal.out(escape(line))
+        args.terminal.out(escape(line))
     return 0
 
 
-def _list(context: Context) -> int:
-    terminal = context.terminal
+def _list(args: Arguments) -> int:
+    terminal = args.terminal
     known = known_layouts(terminal.environ)
     widest = max((len(" ".join(one["boxes"])) for one in known), default=0)
     for one in known:
@@ -54,18 +53,18 @@ def _list(context: Context) -> int:
             where = "comes with spooltop" if one["ships"] else one["file"]
             where += ", not used: another layout of this name comes first" if one["shadowed"] else ""
             terminal.out(f"{escape(one['name']):<22} {' '.join(one['boxes']):<{widest}} {where}")
-            _warn(one["warnings"], context)
+            _warn(one["warnings"], args)
     return 1 if any(one["error"] for one in known) else 0
 
 
-def _try(context: Context, file: str, path: str) -> int:
-    terminal = context.terminal
+def _try(args: Arguments, file: str, path: str) -> int:
+    terminal = args.terminal
     now = time.time()
     counts: Counter[str] = Counter()
-    warnings = context.reach(file, lambda: list(layout_warnings(file, terminal.environ)))
+    warnings = args.reach(file, lambda: list(layout_warnings(file, terminal.environ)))
     if not terminal.json:
-        _warn(warnings, context)
-    for found in context.reach(path, lambda: list(try_layout(file, path, terminal.environ))):
+        _warn(warnings, args)
+    for found in args.reach(path, lambda: list(try_layout(file, path, terminal.environ))):
         counts[found.box] += 1
         terminal.show([_json(found, now)], [_text(found, now)])
     if not terminal.json:
@@ -91,9 +90,9 @@ def _judged(row: Row | None, now: float) -> Iterator[str]:
         yield f"{as_text.verdict(row)} ({escape(row.evidence)})"
 
 
-def _warn(warnings: Iterable[str], context: Context) -> None:
+def _warn(warnings: Iterable[str], args: Arguments) -> None:
     for warning in warnings:
-        context.terminal.err(f"spooltop: warning: {warning}")
+        args.terminal.err(f"spooltop: warning: {warning}")
 
 
 def _facts(facts: Mapping[str, float | int | str], now: float) -> Iterator[str]:

@@ -6,7 +6,6 @@ import math
 import signal
 import threading
 import time
-from argparse import Namespace
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 from wsgiref.simple_server import WSGIServer
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop import __version__
 from spooltop.control import Control
@@ -29,7 +27,7 @@ from spooltop.model.vocabulary import Action, Box, Json, escape
 from spooltop.monitor.watching import OperationFeed, Watching
 from spooltop.run_each import run_each
 
-from ..context import PATIENCE, Context, targets_of
+from ..context import PATIENCE, Arguments, targets_of
 from ..terminal import dumps, signals_to
 
 try:
@@ -408,25 +406,25 @@ _IDLE = 10.0
 """Seconds after which a connection on which nothing comes is closed: a scrape is one request, sent at once."""
 
 
-def metrics(args: Namespace, context: Context) -> int:
+def metrics(args: Arguments) -> int:
     """Without ``--listen`` and ``--textfile``, looks once at each target and prints."""
     if args.grafana:
-        context.terminal.out(dumps(dashboard()))
+        args.terminal.out(dumps(dashboard()))
         return 0
     if args.listen is not None and args.textfile is not None:
         raise UsageError("--listen and --textfile together", advice="run one for each")
-    targets = {name: TargetMetrics(name) for name in targets_of(args, context)}
+    targets = {name: TargetMetrics(name) for name in targets_of(args)}
     found = Metrics(targets.values())
     if args.listen is None and args.textfile is None:
-        return _once(args, context, targets, found)
+        return _once(args, targets, found)
     every = parse_age(args.every)
     if every < 1:
         raise UsageError(f"--every {args.every} is under a second", advice="as in --every 15s")
-    watching = Watching(targets, partial(context.control, args, watch=True))
+    watching = Watching(targets, partial(args.control, watch=True))
     watching.require_one()
     with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
         if args.listen is not None:
-            _serve(found, *address(args.listen), watching, context)
+            _serve(found, *address(args.listen), watching, args)
         else:
             _write_again_and_again(found, args.textfile, every, watching)
     return 0
@@ -445,14 +443,14 @@ def address(text: str) -> tuple[str, int]:
     return bare or _LOOPBACK, int(port)
 
 
-def _once(args: Namespace, context: Context, targets: dict[str, TargetMetrics], found: Metrics) -> int:
-    looking = replace(context, patience=math.inf)  # each is left behind by itself
+def _once(args: Arguments, targets: dict[str, TargetMetrics], found: Metrics) -> int:
+    looking = args.patient(math.inf)  # each is left behind by itself
 
     def look(name: str) -> str:
         """Looks at a target; returns why that failed, "" if it did not."""
         began = time.monotonic()
         try:
-            with looking.control(args, name) as control:
+            with looking.control(name) as control:
                 targets[name].look(control, control.look(), time.monotonic() - began)
         except SpooltopError as error:
             return str(error)
@@ -465,8 +463,8 @@ def _once(args: Namespace, context: Context, targets: dict[str, TargetMetrics], 
     for target, error in zip(targets.values(), errors, strict=True):
         if error:
             target.failed(error, time.time())
-            context.terminal.error(error)
-    context.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
+            args.terminal.error(error)
+    args.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
     return Unreadable.exit_code if any(errors) else 0
 
 
@@ -485,7 +483,7 @@ def close_idle(server: WSGIServer) -> None:
     server.RequestHandlerClass = Handler
 
 
-def _serve(found: Metrics, host: str, port: int, watching: Watching, context: Context) -> None:
+def _serve(found: Metrics, host: str, port: int, watching: Watching, args: Arguments) -> None:
     try:
         server, thread = start_http_server(port, addr=host, registry=found.registry)
     except OSError as error:
@@ -493,7 +491,7 @@ def _serve(found: Metrics, host: str, port: int, watching: Watching, context: Co
     close_idle(server)
     try:
         where = f"[{host}]" if ":" in host else host
-        context.terminal.err(f"spooltop: serving http://{where}:{server.server_port}/metrics until it is stopped")
+        args.terminal.err(f"spooltop: serving http://{where}:{server.server_port}/metrics until it is stopped")
         watching.wait()
     finally:
         server.shutdown()

@@ -7,7 +7,6 @@ takes the claims of a killed one, and it asks the target for the key of each: th
 from __future__ import annotations
 
 import signal
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -25,7 +24,7 @@ from spooltop.operate.operations import confirm_for
 from spooltop.queues import open_queue
 from spooltop.settings import load
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Arguments
 from ..render.as_json import members
 from ..terminal import ProgressLine, signals_received
 from .change import confirm
@@ -161,19 +160,19 @@ def _sorted(moves: Sequence[InterruptedMove], target: Queue) -> tuple[list[Inter
     return ours, others
 
 
-def move(args: Namespace, context: Context) -> int:
-    terminal = context.terminal
+def move(args: Arguments) -> int:
+    terminal = args.terminal
     if args.read_only:
         raise Refused("move: refused by --read-only")
     hosts = load(terminal.environ).claims_hosts
     opened = partial(open_queue, action="move", durable=not args.no_durable, hosts=hosts, environ=terminal.environ)
-    taking = context.reach(args.path, partial(opened, args.path))
-    with taking as source, context.reach(args.to, partial(opened, args.to)) as target:
+    taking = args.reach(args.path, partial(opened, args.path))
+    with taking as source, args.reach(args.to, partial(opened, args.to)) as target:
         if source.identity.is_same(target.identity):
             what = "move: both are the same queue" + ("" if source.name == target.name else f", as {escape(target.name)} too")
             raise UsageError(what, path=source.name, advice="name another one to move to")
         with source.mover(target.identity) as mover:
-            waiting, counts, elsewhere = context.reach(args.path, partial(to_move, mover, target))
+            waiting, counts, elsewhere = args.reach(args.path, partial(to_move, mover, target))
             left = [*_left(Moved(0, 0, 0, replace(counts, ready=0, dead=0), elsewhere), source)]
             if not waiting:
                 if not args.dry_run:
@@ -186,7 +185,7 @@ def move(args: Namespace, context: Context) -> int:
             if args.dry_run:
                 terminal.show([_planned(source.name, target.name, waiting)], [plan])
                 return DONE
-            confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, terminal, shown=[plan])
+            confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, shown=[plan])
             line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
             with line, signals_received(signal.SIGINT, signal.SIGTERM) as received:
                 done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, nameles
 from spooltop.model.units import age, duration, fit, since, size
 from spooltop.model.vocabulary import LIVE, Box, Row, escape, printable
 
-from ..context import NOTHING_MATCHED, Context, answered, here_or
+from ..context import NOTHING_MATCHED, Arguments, answered, here_or
 from ..parser import id_of, selection_of
 from ..render import as_json, as_text
 from ..render.as_json import escaped, known, members
@@ -36,19 +35,19 @@ def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
     return Sort(first.column, descending=not invert)
 
 
-def ls(args: Namespace, context: Context) -> int:
+def ls(args: Arguments) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n needs a number from 0 up")
     args.path = here_or(args)
-    selection = selection_of(args, context.terminal)
+    selection = selection_of(args)
     boxes = (selection.box,) if selection.box else LIVE
     chosen = replace(selection, box=None, filter="", everything=False)  # the filter is a condition of the list itself
-    with context.control(args) as control:
-        there = _look_at(control, context).observation.boxes
+    with args.control() as control:
+        there = _look_at(control, args).observation.boxes
         if selection.box is not None and selection.box not in there:
-            context.terminal.error(f"{escape(args.path)}: there is no {selection.box} here, only {', '.join(there)}")
+            args.terminal.error(f"{escape(args.path)}: there is no {selection.box} here, only {', '.join(there)}")
             return 0
-        with ProgressLine(context.terminal, "ls: sorting") as sorting:
+        with ProgressLine(args.terminal, "ls: sorting") as sorting:
             listings = [
                 control.listing(
                     ListQuery(
@@ -64,42 +63,42 @@ def ls(args: Namespace, context: Context) -> int:
         now = control.now()
         there_are = sum(map(len, listings))
         total = there_are if args.most is None else min(args.most, there_are)
-        writing = ProgressLine(context.terminal, "ls: writing", total=total, shown=not context.terminal.out_is_terminal)
+        writing = ProgressLine(args.terminal, "ls: writing", total=total, shown=not args.terminal.out_is_terminal)
         found = ((listing, row) for listing in listings for row in _rows_of(listing))
         printed = 0
         for printed, (listing, row) in enumerate(itertools.islice(found, args.most), 1):
             writing.advance(printed)
             if args.json:
-                context.terminal.out_json(as_json.row(row, now, complete=listing.complete))
+                args.terminal.out_json(as_json.row(row, now, complete=listing.complete))
                 continue
             if printed == 1:
-                context.terminal.out(as_text.ROWS_HEAD)
-            context.terminal.out(as_text.row(row, now))
+                args.terminal.out(as_text.ROWS_HEAD)
+            args.terminal.out(as_text.row(row, now))
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
         for listing in listings:
             if listing.ordered_over is not None:
                 first = f"only the first {listing.ordered_over:,} messages were filtered and sorted"
-                context.terminal.error(f"{escape(args.path)}: {listing.query.box}: {first}")
+                args.terminal.error(f"{escape(args.path)}: {listing.query.box}: {first}")
     if incomplete and printed == 0 and len(incomplete) == len(boxes):
         raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
     if incomplete:
-        context.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
+        args.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
     if printed == 0 and not selection.empty and args.most != 0:
-        context.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
+        args.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
         return NOTHING_MATCHED
     return 0
 
 
-def show(args: Namespace, context: Context) -> int:
-    terminal = context.terminal
+def show(args: Arguments) -> int:
+    terminal = args.terminal
     if args.raw and (args.json or args.who):
         raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", advice="give one or the other")
     if args.raw and terminal.out_is_terminal:
         raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", advice="redirect it to a pipe or a file")
     wanted = Selection(ids=(id_of(args.id),))
-    with context.control(args) as control:
-        there = _look_at(control, context).observation.boxes
+    with args.control() as control:
+        there = _look_at(control, args).observation.boxes
         boxes = (Box(args.box),) if args.box else tuple(there)
         found = [row for box in boxes for row in _rows_of(control.listing(ListQuery(box, selection=wanted)))]
         if not found:
@@ -122,21 +121,21 @@ def show(args: Namespace, context: Context) -> int:
     return 0
 
 
-def ops(args: Namespace, context: Context) -> int:
-    with context.control(args) as control:
+def ops(args: Arguments) -> int:
+    with args.control() as control:
         most = None if args.all or args.operation is not None else _OPERATIONS + 1
         records = control.operations(begins=args.operation or "", most=most)
         now = control.now()
         if args.operation is not None:
             one = _the_one(records, args.operation, args.path)
             trail = control.audit(one.operation)
-            context.terminal.show([as_json.audited(one, trail, now)], as_text.audited(one, trail, now))
+            args.terminal.show([as_json.audited(one, trail, now)], as_text.audited(one, trail, now))
             return 0
     shown = records if args.all else records[:_OPERATIONS]
     lines = as_text.operations(shown, now) if shown else ["no operations yet"]
-    context.terminal.show((as_json.operation(record, now) for record in shown), lines)
+    args.terminal.show((as_json.operation(record, now) for record in shown), lines)
     if len(shown) < len(records):
-        context.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
+        args.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
     return 0
 
 
@@ -151,13 +150,13 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
     raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
 
 
-def look(args: Namespace, context: Context) -> Snapshot:
-    with context.control(args) as control:
-        return _look_at(control, context)
+def look(args: Arguments) -> Snapshot:
+    with args.control() as control:
+        return _look_at(control, args)
 
 
-def _look_at(control: Control, context: Context) -> Snapshot:
-    with while_waiting(context.terminal, "looking", control.current_step):
+def _look_at(control: Control, args: Arguments) -> Snapshot:
+    with while_waiting(args.terminal, "looking", control.current_step):
         return answered(control.look(), control.target)
 
 
@@ -175,9 +174,9 @@ def _whole(control: Control, row: Row) -> bytes:
 
 # Consumers, as a server or their processes show them.
 
-def consumers(args: Namespace, context: Context) -> int:
+def consumers(args: Arguments) -> int:
     seconds = seconds_watched(args)
-    with context.control(args, watch=seconds is not None) as control:
+    with args.control(watch=seconds is not None) as control:
         answered(control.look(), control.target)
         found = control.consumers()
         if seconds is not None:
@@ -185,11 +184,11 @@ def consumers(args: Namespace, context: Context) -> int:
             found = control.consumers()
     chosen = [one for one in found.consumers if args.verdict in (None, one.verdict)]
     lines = _consumer_lines(chosen, found) if chosen else ["no consumers here"] if args.verdict is None else []
-    context.terminal.show((_consumer_json(one, found) for one in chosen), lines)
+    args.terminal.show((_consumer_json(one, found) for one in chosen), lines)
     for note in _notes(found):
-        context.terminal.error(f"{escape(args.path)}: {note}")
+        args.terminal.error(f"{escape(args.path)}: {note}")
     if not chosen and args.verdict is not None:
-        context.terminal.error(f"{escape(args.path)}: no consumer is {args.verdict}")
+        args.terminal.error(f"{escape(args.path)}: no consumer is {args.verdict}")
         return NOTHING_MATCHED
     return 0
 

@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext
-
-from msgspec.structs import replace
 
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
-from ..context import PATIENCE, Context, answered, targets_of
+from ..context import PATIENCE, Arguments, answered, targets_of
 from ..render import as_text
 from ..terminal import while_waiting
 
 _LONGEST = 365 * 86400.0
 
 
-def status(args: Namespace, context: Context) -> int:
-    return report(args, context, targets_of(args, context))
+def status(args: Arguments) -> int:
+    return report(args, targets_of(args))
 
 
-def report(args: Namespace, context: Context, targets: Sequence[str]) -> int:
+def report(args: Arguments, targets: Sequence[str]) -> int:
     """Prints the status of ``targets``: of one the whole, of several a line each, worst first, with ``--json`` an object a
     line. ``spooltop PATH`` prints the same if no dashboard can be opened. The exit code is the worst of all."""
     if len(targets) > 1:
-        return _several(args, context, targets)
+        return _several(args, targets)
     target = targets[0]
-    snapshot = answered(watched(args, context, target, progress=True), target)
+    snapshot = answered(watched(args, target, progress=True), target)
     if args.json:
         from ..render import as_json
 
-        context.terminal.out_json(as_json.status(snapshot, target))
+        args.terminal.out_json(as_json.status(snapshot, target))
     else:
-        context.terminal.out_each(as_text.status(snapshot, target))
+        args.terminal.out_each(as_text.status(snapshot, target))
     return 0
 
 
-def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
+def _several(args: Arguments, targets: Sequence[str]) -> int:
     """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
     from spooltop.monitor.glance import worst_first
     from spooltop.run_each import run_each
 
     from ..several import glance_json, glance_lines, glance_of
 
-    looking = replace(context, patience=math.inf)  # each is left behind by itself
+    looking = args.patient(math.inf)  # each is left behind by itself
 
     def look(target: str) -> Snapshot | SpooltopError:
         try:
-            return answered(watched(args, looking, target), target)
+            return answered(watched(looking, target), target)
         except SpooltopError as error:
             return error
         except OSError as error:
@@ -63,21 +60,21 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
         one or DoesNotAnswer("looking at it", PATIENCE, path=target) for target, one in zip(targets, found, strict=True)
     ]
     ordered = worst_first(map(glance_of, targets, looks))
-    context.terminal.show(map(glance_json, ordered), glance_lines(ordered))
+    args.terminal.show(map(glance_json, ordered), glance_lines(ordered))
     return max(one.exit_code if isinstance(one, SpooltopError) else 0 for one in looks)
 
 
-def watched(args: Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:
+def watched(args: Arguments, path: str, *, progress: bool = False) -> Snapshot:
     """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot. ``progress``:
     the terminal says how long it has been waiting."""
     seconds = seconds_watched(args)
     what = "looking" if seconds is None else f"watching for {args.watch}"
-    with context.control(args, path, watch=seconds is not None, owners=False) as control:
-        with while_waiting(context.terminal, what, control.current_step) if progress else nullcontext():
+    with args.control(path, watch=seconds is not None, owners=False) as control:
+        with while_waiting(args.terminal, what, control.current_step) if progress else nullcontext():
             return control.look() if seconds is None else control.watch(seconds)
 
 
-def seconds_watched(args: Namespace) -> float | None:
+def seconds_watched(args: Arguments) -> float | None:
     """Returns the seconds of ``--watch``, None without it. Raises ``UsageError``."""
     seconds = None if args.watch is None else parse_age(args.watch)
     if seconds is not None and not 0 < seconds <= _LONGEST:

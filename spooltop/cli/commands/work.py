@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
@@ -28,7 +27,7 @@ from spooltop.model.units import duration, parse_age
 from spooltop.model.vocabulary import escape, printable
 from spooltop.settings import load
 
-from ..context import Context
+from ..context import Arguments
 from ..terminal import Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup
 from .create import open_for
 
@@ -101,7 +100,7 @@ BLINK = 0.001
 """Timeout in seconds. A claim with any timeout also checks that the boxes are still those that were opened."""
 
 
-def work(args: Namespace, context: Context) -> int:
+def work(args: Arguments) -> int:
     if not args.command:
         raise UsageError("work: no command given", advice="spooltop work PATH -- CMD …")
     if args.jobs < 1:
@@ -109,11 +108,11 @@ def work(args: Namespace, context: Context) -> int:
     if shutil.which(args.command[0]) is None:
         raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
-    with open_for(args, context, action="work", hosts=load(context.terminal.environ).claims_hosts) as queue:
+    with open_for(args, action="work", hosts=load(args.terminal.environ).claims_hosts) as queue:
         worker = CommandWorker(
             queue,
             args.command,
-            context.terminal,
+            args.terminal,
             jobs=args.jobs,
             timeout=timeout,
             drain=args.drain,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import signal
@@ -18,7 +17,7 @@ from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import OperationRecord
 from spooltop.model.vocabulary import Action, escape
 
-from ..context import Context
+from ..context import Arguments
 from ..render import as_json, as_text
 from . import demo_dir
 from .scenario import LOGS, SETTINGS, Act, ProcessGroup, SpoolScenario, begin
@@ -82,8 +81,8 @@ HUNG_UP = 128 + signal.SIGHUP
 """Exit code if the terminal was closed: nobody can read a message."""
 
 
-def demo(args: argparse.Namespace, context: Context) -> int:
-    if args.headless is None and not context.terminal.can_draw:
+def demo(args: Arguments) -> int:
+    if args.headless is None and not args.terminal.can_draw:
         raise UsageError("demo needs a terminal", advice="--headless 20 prints its status after 20 s")
     if args.read_only:
         raise Refused("demo: refused by --read-only, because it makes a spool", advice="spooltop --read-only PATH looks at yours")
@@ -95,14 +94,14 @@ def demo(args: argparse.Namespace, context: Context) -> int:
     with stream_stage() if args.redis else spool_stage(args.dir) as stage:
         group = ProcessGroup("spooltop-demo", stage.act, errors=stage.errors)
         try:
-            with context.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control:
+            with args.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control:
                 args.banner = stage.banner
-                code = _headless(control, args, context) if args.headless is not None else context.dashboard(control, args)
+                code = _headless(control, args) if args.headless is not None else args.dashboard(control, args)
                 records = control.operations()
         finally:
             deaths = group.end()
     if code != HUNG_UP:
-        said = context.terminal.err if args.json else context.terminal.out
+        said = args.terminal.err if args.json else args.terminal.out
         said(goodbye(records, deaths, stage))
     return code
 
@@ -113,12 +112,12 @@ def goodbye(records: list[OperationRecord], deaths: int, stage: Stage) -> str:
     return f"demo over: you requeued {min(requeued, deaths)} of {deaths} dead claims; {stage.end}. Yours: {stage.yours}"
 
 
-def _headless(control: Control, args: argparse.Namespace, context: Context) -> int:
+def _headless(control: Control, args: Arguments) -> int:
     snapshot = control.watch(args.headless)
     if args.json:
-        context.terminal.out_json(as_json.status(snapshot, control.target))
+        args.terminal.out_json(as_json.status(snapshot, control.target))
     else:
-        context.terminal.out_each(as_text.status(snapshot, control.target))
+        args.terminal.out_each(as_text.status(snapshot, control.target))
     return 0
 
 
