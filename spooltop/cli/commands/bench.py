@@ -42,10 +42,10 @@ def bench(args: Arguments) -> int:
     seconds: float = args.seconds
     if not _SHORTEST <= seconds <= _LONGEST:
         raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
-    path = here_or(args)
+    path = args.path = here_or(args)
     if has_scheme(path):
         raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
-    busy = _others(args, path)
+    busy = _others(args)
     parent = trial_parent(path)
     if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
         raise Refused("bench: it cannot be written by you", path=parent, advice=f"ls -ld {escape(parent)}")
@@ -80,16 +80,16 @@ def bench(args: Arguments) -> int:
     return 1 if failed else 0
 
 
-def _others(args: Arguments, path: str) -> str:
+def _others(args: Arguments) -> str:
     """Says who works here now; empty if nobody does, and for a directory that is no target. Raises ``Refused`` for one that is
     read-only."""
     try:
-        with args.control(path, owners=False) as control:
+        with args.control(owners=False) as control:
             if why := control.why_read_only:
-                raise Refused(f"bench: {why}", path=path, advice="name a directory beside it")
+                raise Refused(f"bench: {why}", path=args.path, advice="name a directory beside it")
             observation = control.look().observation
     except NotASpool:
-        if not os.path.isdir(path):
+        if not os.path.isdir(args.path):
             raise
         return ""
     found = []

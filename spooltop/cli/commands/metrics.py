@@ -456,16 +456,16 @@ def _once(args: Arguments, targets: dict[str, TargetMetrics], found: Metrics) ->
             return str(error)
         return ""
 
-    errors = [
-        str(DoesNotAnswer("looking at it", PATIENCE, path=name)) if error is None else error
-        for name, error in zip(targets, run_each(list(targets), look, PATIENCE), strict=True)
-    ]
-    for target, error in zip(targets.values(), errors, strict=True):
+    failed = False
+    for (name, target), error in zip(targets.items(), run_each(list(targets), look, PATIENCE), strict=True):
+        if error is None:
+            error = str(DoesNotAnswer("looking at it", PATIENCE, path=name))
         if error:
+            failed = True
             target.failed(error, time.time())
             args.terminal.error(error)
     args.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
-    return Unreadable.exit_code if any(errors) else 0
+    return Unreadable.exit_code if failed else 0
 
 
 def close_idle(server: WSGIServer) -> None:

@@ -28,13 +28,18 @@ def report(args: Arguments, targets: Sequence[str]) -> int:
         return _several(args, targets)
     target = targets[0]
     snapshot = answered(watched(args, target, progress=True), target)
+    show_status(args, snapshot, target)
+    return 0
+
+
+def show_status(args: Arguments, snapshot: Snapshot, target: str) -> None:
+    """Prints a look at one target."""
     if args.json:
         from ..render import as_json
 
         args.terminal.out_json(as_json.status(snapshot, target))
     else:
         args.terminal.out_each(as_text.status(snapshot, target))
-    return 0
 
 
 def _several(args: Arguments, targets: Sequence[str]) -> int:

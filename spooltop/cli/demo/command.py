@@ -17,10 +17,10 @@ from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import OperationRecord
 from spooltop.model.vocabulary import Action, escape
 
+from ..commands.status import show_status
 from ..context import Arguments
-from ..render import as_json, as_text
 from . import demo_dir
-from .scenario import LOGS, SETTINGS, Act, ProcessGroup, SpoolScenario, begin
+from .scenario import LOGS, SETTINGS, Act, SpoolScenario, begin, playing
 
 # Stages of the demo: a directory with a spool, or a server of its own with a stream.
 
@@ -92,17 +92,16 @@ def demo(args: Arguments) -> int:
     signal.signal(signal.SIGHUP, _interrupt)
     demo_dir.sweep()
     with stream_stage() if args.redis else spool_stage(args.dir) as stage:
-        group = ProcessGroup("spooltop-demo", stage.act, errors=stage.errors)
-        try:
-            with args.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control:
-                args.banner = stage.banner
-                code = _headless(control, args) if args.headless is not None else args.dashboard(control, args)
-                records = control.operations()
-        finally:
-            deaths = group.end()
+        with (
+            playing("spooltop-demo", stage.act, errors=stage.errors) as deaths,
+            args.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control,
+        ):
+            args.banner = stage.banner
+            code = _headless(control, args) if args.headless is not None else args.dashboard(control, args)
+            records = control.operations()
     if code != HUNG_UP:
         said = args.terminal.err if args.json else args.terminal.out
-        said(goodbye(records, deaths, stage))
+        said(goodbye(records, sum(deaths), stage))
     return code
 
 
@@ -113,11 +112,7 @@ def goodbye(records: list[OperationRecord], deaths: int, stage: Stage) -> str:
 
 
 def _headless(control: Control, args: Arguments) -> int:
-    snapshot = control.watch(args.headless)
-    if args.json:
-        args.terminal.out_json(as_json.status(snapshot, control.target))
-    else:
-        args.terminal.out_each(as_text.status(snapshot, control.target))
+    show_status(args, control.watch(args.headless), control.target)
     return 0
 
 

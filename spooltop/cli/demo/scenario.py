@@ -21,8 +21,8 @@ import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,47 +64,46 @@ Act = Callable[[Child], None]
 """Work of a process of the demo, until the demo is over."""
 
 
-class ProcessGroup:
-    """The first child, which starts all others, as the demo sees it: forked at once to run ``act`` under the name ``title``, so
-    before any thread is started. Tracebacks of children are appended to the file ``errors``."""
+@contextmanager
+def playing(title: str, act: Act, *, errors: str) -> Iterator[list[int]]:
+    """Forks the first child, which starts all others, at once, so before any thread is started: it runs ``act`` under the name
+    ``title``. At the end all children are ended, and the last is waited for. Yields what becomes the numbers of dead claims that
+    occurred. Tracebacks of children are appended to the file ``errors``."""
+    their_end, lifeline = os.pipe()
+    reports, written = os.pipe()
+    os.set_blocking(written, False)
+    deaths: list[int] = []
 
-    def __init__(self, title: str, act: Act, *, errors: str) -> None:
-        their_end, self._lifeline = os.pipe()
-        self._reports, written = os.pipe()
-        os.set_blocking(written, False)
-        self._deaths = 0
+    def first() -> None:
+        os.close(lifeline)
+        os.close(reports)
+        os.setsid()  # neither Ctrl-C nor a stopped terminal is meant for them
+        _own_streams(errors)
+        act(Child(their_end, written))
 
-        def first() -> None:
-            os.close(self._lifeline)
-            os.close(self._reports)
-            os.setsid()  # neither Ctrl-C nor a stopped terminal is meant for them
-            _own_streams(errors)
-            act(Child(their_end, written))
-
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self._pid = fork(title, first)
-        os.close(their_end)
-        os.close(written)
-
-    def end(self) -> int:
-        """Ends all children and waits until the last is gone. Returns the number of dead claims that occurred."""
-        os.close(self._lifeline)
-        if not self._gone():
-            os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
-            self._gone()
-        os.waitpid(self._pid, 0)
-        os.close(self._reports)
-        return self._deaths
-
-    def _gone(self) -> bool:
+    def gone() -> bool:
         """Reads the reports until no writer is left. False if that takes too long."""
         end = time.monotonic() + _KILLED_AFTER
-        while _readable(self._reports, end - time.monotonic()):
-            if not (part := os.read(self._reports, 4096)):
+        while _readable(reports, end - time.monotonic()):
+            if not (part := os.read(reports, 4096)):
                 return True
-            self._deaths += len(part)
+            deaths.append(len(part))
         return False
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = fork(title, first)
+    os.close(their_end)
+    os.close(written)
+    try:
+        yield deaths
+    finally:
+        os.close(lifeline)
+        if not gone():
+            os.kill(pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+            gone()
+        os.waitpid(pid, 0)
+        os.close(reports)
 
 
 def _readable(fd: int, seconds: float) -> bool:
