@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:
             _load_msgspec()
         leave = fork_if_fs_may_hang(words, targets(words), os.environ)  # before there are threads
+        from spooltop.cli.context import Terminal
         from spooltop.cli.main import run
-        from spooltop.cli.terminal import Terminal
 
         code = run(words, Terminal(), dashboard=_dashboard(leave))
     except KeyboardInterrupt:

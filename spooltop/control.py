@@ -272,7 +272,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         from spooltop.operate.operations import save_file
 
         payload = self._reader.read(key, _SAVED_AT_MOST)
-        if payload.truncated:
+        if payload.size > _SAVED_AT_MOST:
             advice = "spooltop show PATH ID --raw > FILE writes it as far as memory allows"
             raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
         data = self._redactor.data(payload.data)

@@ -1,21 +1,510 @@
-"""Arguments of a command, and its environment: the streams, and the functions that open a target and the dashboard."""
+"""Environment of a command: its streams and their properties, progress on one line of the terminal, and its arguments, which open
+targets and the dashboard."""
 
 from __future__ import annotations
 
+import codecs
+import json
 import math
 import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
 from argparse import Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
-
-from .terminal import Terminal, while_waiting
+from spooltop.model.units import cells, count, duration, rate
+from spooltop.model.vocabulary import Closing, Row, plain_locale, printable
 
 if TYPE_CHECKING:
     from spooltop.control import Control
     from spooltop.model.snapshot import Snapshot
     from spooltop.monitor.spools_watch import SpoolsWatch
+
+# Signals: of a worker, which receives them while it waits and sends them to its commands, and of what has to clean up.
+
+
+def wait_for_wakeup(pipe: int, timeout: float) -> None:
+    """Waits until the pipe ``pipe`` is readable, at most ``timeout`` seconds."""
+    if select.select([pipe], [], [], timeout)[0]:
+        os.read(pipe, 4096)
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Sends a signal to all processes of a process group that still exist."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return  # all of it has ended
+
+
+def signal_name(number: int) -> str:
+    """Returns the name of a signal: ``SIGKILL``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@contextmanager
+def signals_to(handler: Callable[[int], None], *numbers: int, once: bool = False) -> Iterator[None]:
+    """Lets the signals ``numbers`` call ``handler``; with ``once`` only the first of each. In a thread nothing changes: only the
+    main thread receives signals."""
+    before: dict[int, Any] = {}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if once:
+            signal.signal(number, before[number])
+        handler(number)
+
+    try:
+        for number in numbers:
+            before[number] = signal.getsignal(number)
+            signal.signal(number, handle)
+    except ValueError:
+        before = {}  # only the main thread may set them
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
+def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup_fd: int) -> Iterator[None]:
+    """Lets SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``wakeup_fd``.
+
+    ``signal.set_wakeup_fd`` writes to ``wakeup_fd`` at once. A Python handler runs only between two steps of the interpreter:
+    without the write, the end of a child just before the wait begins would be noticed only when the wait is over, an hour later.
+    """
+
+    def handle(number: int) -> None:
+        if number != signal.SIGCHLD:
+            stop()
+        wake()
+
+    with signals_to(handle, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        pulled = signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(pulled)
+
+
+@contextmanager
+def signals_received(*numbers: int, once: bool = False) -> Iterator[list[int]]:
+    """Collects the signals ``numbers``, as ``signals_to``: what is done can stop between two items."""
+    received: list[int] = []
+    with signals_to(received.append, *numbers, once=once):
+        yield received
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Lets SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` with their number once, so that everything is cleaned up; the
+    next ones are ignored until that is done."""
+    which = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int) -> None:
+        for one in which:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt(number)
+
+    with signals_to(stop, *which):
+        yield
+
+
+_ASCII = str.maketrans(
+    {
+        "✗": "x", "✓": "+", "▌": ">", "→": "->", "·": "-", "…": "...", "—": "-", "≥": ">=", "≤": "<=", "×": "x", "↑": "^",
+        "↓": "v", "µ": "u",
+    }
+)  # fmt: skip
+
+
+SCHEMA = 1
+"""Schema version in every object that is printed."""
+
+
+class OutputFailed(SpooltopError):
+    """Standard output cannot be written: a full disk, a closed descriptor."""
+
+
+def dumps(thing: Mapping[str, Any]) -> str:
+    """Encodes an object on a single line, in ASCII, so that no locale can corrupt it. Values that JSON does not have (NaN) become
+    null."""
+    try:
+        return json.dumps(thing, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(thing), allow_nan=False)
+
+
+def _finite(thing: Any) -> Any:
+    if isinstance(thing, float):
+        return thing if thing - thing == 0 else None  # infinite and NaN are the floats for which this does not hold
+    if isinstance(thing, Mapping):
+        return {key: _finite(value) for key, value in thing.items()}
+    if isinstance(thing, Sequence) and not isinstance(thing, str):
+        return [_finite(value) for value in thing]
+    return thing
+
+
+class Terminal:
+    """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. With ``json`` a
+    command prints objects. ``columns`` is the width of the terminal; None: the width at the time of writing."""
+
+    def __init__(
+        self,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        environ: Mapping[str, str] | None = None,
+        columns: int | None = None,
+    ) -> None:
+        self.columns = columns
+        self.json = False
+        self.stdin = stdin or sys.stdin or _closed(0)
+        self.stdout = stdout or sys.stdout or _closed(1)
+        self.stderr = stderr or sys.stderr or _closed(2)
+        self.environ = os.environ if environ is None else environ
+        encoding = (getattr(self.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+        poor = self.environ.get("TERM") == "linux" or plain_locale(self.environ)
+        self.ascii = poor or encoding not in ("utf8", "utf16", "utf32")
+
+    @property
+    def out_is_terminal(self) -> bool:
+        return self.stdout.isatty()
+
+    @property
+    def can_ask(self) -> bool:
+        """True if a person can read a question and answer it."""
+        seen = self.stdout.isatty() or self.stderr.isatty()
+        return seen and (self.stdin.isatty() or _has_terminal())
+
+    @property
+    def can_draw(self) -> bool:
+        """True if the terminal can be used by a full-screen program."""
+        return self._can_erase and all(stream.isatty() for stream in (self.stdin, self.stdout, self.stderr))
+
+    def out(self, line: str) -> None:
+        """Prints a line on standard output."""
+        with _translate_errors():
+            self._write(self.stdout, line + "\n")
+
+    def out_each(self, lines: Iterable[str]) -> None:
+        """Prints lines on standard output."""
+        for line in lines:
+            self.out(line)
+
+    def out_json(self, thing: Mapping[str, Any]) -> None:
+        """Prints an object on standard output, with the version of its schema first."""
+        self.out(dumps({"schema": SCHEMA, **thing}))
+
+    def show(self, things: Iterable[Mapping[str, Any]], lines: Iterable[str]) -> None:
+        """Prints the same as objects or as lines of text, and makes only what is printed."""
+        if self.json:
+            for thing in things:
+                self.out_json(thing)
+        else:
+            self.out_each(lines)
+
+    def err(self, line: str) -> None:
+        """Prints a line on standard error and flushes it."""
+        self._write(self.stderr, line + "\n")
+        self.stderr.flush()
+
+    @property
+    def shows_progress(self) -> bool:
+        """True if standard error is a terminal on which a line can be erased."""
+        return self._can_erase and self.stderr.isatty()
+
+    @property
+    def coloured(self) -> bool:
+        """True if standard output shows colours, and the user wants them (no-color.org)."""
+        return self._can_erase and self.stdout.isatty() and not self.environ.get("NO_COLOR")
+
+    @property
+    def _can_erase(self) -> bool:
+        return self.environ.get("TERM", "") not in ("", "dumb")
+
+    @property
+    def width(self) -> int:
+        """The width of the terminal on standard output."""
+        return self._width(self.stdout)
+
+    @property
+    def error_width(self) -> int:
+        """The width of the terminal on standard error."""
+        return self._width(self.stderr)
+
+    def _width(self, stream: TextIO) -> int:
+        """The width of a terminal at present, 80 if it does not tell."""
+        if self.columns is not None:
+            return self.columns
+        try:
+            return os.get_terminal_size(stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def status(self, text: str) -> None:
+        """Shows progress on one line, which the next call overwrites; an empty text removes it. Does nothing unless
+        ``shows_progress``. The cursor stays at the beginning of the line, also if that was wrapped meanwhile."""
+        if self.shows_progress:
+            from spooltop.model.units import fit  # not for those commands that take no time
+
+            mark = "..." if self.ascii else "…"
+            shown = fit(printable(text), self.error_width - 1, cut="right", mark=mark).rstrip()
+            self._write(self.stderr, f"\r\x1b[J{shown}\r" if text else "\r\x1b[J")
+            self.stderr.flush()
+
+    def error(self, text: str) -> None:
+        """Prints what is wrong and what to do: one line ``spooltop: …``, wrapped between words on a terminal."""
+        line = f"spooltop: {printable(text)}"
+        if self.stderr.isatty():
+            import shutil  # these two load the modules of five archive formats, for an error on a terminal
+            import textwrap
+
+            width = shutil.get_terminal_size().columns if self.columns is None else self.columns
+            line = textwrap.fill(line, max(20, width), break_long_words=False, break_on_hyphens=False)
+        self.err(line)
+
+    def ask(self, question: str) -> str:
+        """Asks a question and returns the line that was typed; empty at the end of input."""
+        self.stdout.flush()
+        self._write(self.stderr, question)
+        self.stderr.flush()
+        if self.stdin.isatty():
+            return self.stdin.readline()
+        with open(_TTY, encoding="utf-8", errors="replace") as terminal:  # stdin gave the ids
+            return terminal.readline()
+
+    def lines(self) -> Iterator[str]:
+        """Lines of standard input, decoded like file names: bytes that are not UTF-8 are kept (``os.fsdecode``)."""
+        if self.stdin.isatty():
+            self.err("spooltop: reading ids from the terminal, one a line; Ctrl-D ends, Ctrl-C cancels")
+        try:
+            for line in self.binary_in():
+                yield os.fsdecode(line.rstrip(b"\r\n"))
+        except OSError as error:
+            raise UsageError(f"standard input: {os.strerror(error.errno or 0)}", advice="give it ids, one a line") from None
+
+    def binary_in(self) -> BinaryIO:
+        return cast("BinaryIO", getattr(self.stdin, "buffer", self.stdin))
+
+    def write_bytes(self, data: bytes) -> None:
+        with _translate_errors():
+            self.stdout.flush()
+            raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
+            raw.write(data)
+            raw.flush()
+
+    def flush(self) -> None:
+        with _translate_errors():
+            self.stdout.flush()
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        if self.ascii:
+            text = text.translate(_ASCII)
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(text.encode(encoding, "spooltop-bytes").decode(encoding))
+
+
+_TTY = "/dev/tty"
+
+
+def _has_terminal() -> bool:
+    """True if this process has a controlling terminal, tty(4), on which it can ask although stdin is something else."""
+    try:
+        os.close(os.open(_TTY, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _bytes_of(error: UnicodeError) -> tuple[str, int]:
+    r"""Escapes characters that the encoding cannot represent, in the form used for names: ``\xNN`` for each byte, so that the
+    text can be pasted back."""
+    assert isinstance(error, UnicodeEncodeError)  # only ever used to encode
+    data = error.object[error.start : error.end].encode("utf-8", "surrogateescape")
+    return "".join(f"\\x{byte:02x}" for byte in data), error.end
+
+
+codecs.register_error("spooltop-bytes", _bytes_of)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(
+            f"standard output: {os.strerror(error.errno or 0)}", advice="the output is incomplete"
+        ) from None
+
+
+def _closed(fd: int) -> TextIO:
+    """Returns a stream for a descriptor that was already closed at the start. The descriptor is taken, so that no file of a spool
+    gets its number. Reading and printing fail; errors are discarded."""
+    null = os.open(os.devnull, os.O_WRONLY if fd != 1 else os.O_RDONLY)
+    if null != fd:
+        os.dup2(null, fd)
+        os.close(null)
+    return open(fd, "r" if fd == 0 else "w", encoding="utf-8", closefd=False)
+
+
+# Progress on one line of the terminal, for whatever takes longer than a second. It is written to standard error, and only if that
+# is a terminal: what a command prints is the same with and without it. The first line comes after a second, then at most ten a
+# second, and the line is gone before anything else is printed. It has no colour. The cursor stays at its beginning: so it can be
+# erased whole, even after a narrower window has wrapped it.
+
+FIRST_AFTER = 1.0
+EVERY = 0.1
+_RATE_OVER = 5.0
+"""Seconds over which the rate is taken: what comes next resembles what was last."""
+_BAR = 20
+_COUNTED = re.compile(r"([0-9,]+) of ([0-9,]+) (.+)")
+
+
+class ProgressLine(Closing):
+    """A line such as ``requeue ███░░░ 12,300 of 40,000 · 3,100/s · 9s left · Ctrl-C stops between two items``. ``hint`` is its
+    end. With ``shown`` False it is never shown: where each item has a line of its own on the same terminal."""
+
+    def __init__(
+        self, terminal: Terminal, what: str, *, total: int | None = None, hint: str = "", shown: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._terminal = terminal
+        self._what = what
+        self._total = total
+        self._hint = hint
+        self._monotonic = monotonic
+        self._shown = shown and terminal.shows_progress
+        self._began = monotonic()
+        self._next = self._began + FIRST_AFTER
+        self._painted = False
+        self._steps = deque([(self._began, 0)])
+
+    def due(self) -> bool:
+        """True if it is time to paint the line: called often, and answered fast."""
+        return self._shown and self._monotonic() >= self._next
+
+    def _paint(self, parts: Sequence[str]) -> None:
+        self._next = self._monotonic() + EVERY
+        self._painted = True
+        self._terminal.status(_fitted([*parts, self._hint], self._terminal.error_width))
+
+    def advance(self, done: int, total: int | None = None, words: str = "") -> None:
+        """``done`` of ``total`` items are done; ``words`` say what happens to them."""
+        if not self.due():
+            return
+        now = self._monotonic()
+        if done < self._steps[-1][1]:
+            self._steps = deque([(now, done)])  # the next part of the work, which counts anew
+        self._steps.append((now, done))
+        while len(self._steps) > 2 and now - self._steps[1][0] > _RATE_OVER:
+            self._steps.popleft()
+        began, before = self._steps[0]
+        speed = (done - before) / (now - began) if now > began else None
+        self._total = total if total is not None else self._total
+        width, ascii = self._terminal.error_width, self._terminal.ascii
+        self._paint(progress_parts(self._what, done, self._total, speed, words=words, ascii=ascii, width=width))
+
+    def tell(self, words: str) -> None:
+        """Shows progress that comes in words: ``230,000 of 300,000 claims judged``. Other words are shown as they are."""
+        if not self.due():
+            return
+        if found := _COUNTED.fullmatch(words):
+            self.advance(int(found[1].replace(",", "")), int(found[2].replace(",", "")), found[3])
+        else:
+            self._paint([self._what, words])
+
+    def share(self, share: float, words: str) -> None:
+        """``share`` (0 to 1) of the work is done; ``words`` say what is being done."""
+        if self.due():
+            left = (self._monotonic() - self._began) * (1 - share) / share if share > 0 else None
+            self._paint([f"{self._what} {_bar(share, self._terminal.ascii)} {share:.0%}", words, _left(left)])
+
+    def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
+        """Shows the progress of a list that is made, as ``model.backend.ListProgress``."""
+        self.share(share, "")
+
+    def close(self) -> None:
+        """Erases the line. It may be painted again."""
+        if self._painted:
+            self._painted = False
+            self._terminal.status("")
+
+
+def progress_parts(
+    what: str, done: int, total: int | None, speed: float | None, *, words: str, ascii: bool, width: int
+) -> list[str]:  # fmt: skip
+    """Parts of the line; the bar only where it fits into ``width`` cells.
+
+    >>> progress_parts("hold", 500, 2000, 100.0, words="", ascii=True, width=80)
+    ['hold [#####---------------] 500 of 2,000', '100/s', '15s left']
+    """
+    known = total if total is not None and total >= done > 0 else None
+    counted = f"{count(done)} of {count(known)}" if known else count(done)
+    counted += f" {words}" if words else ""
+    barred = f"{what} {_bar(done / known, ascii)} {counted}" if known else ""
+    head = barred if barred and cells(barred) < width else f"{what} {counted}"
+    return [head, rate(speed) if speed else "", _left((known - done) / speed if known and speed else None)]
+
+
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"{duration(max(1.0, seconds))} left"
+
+
+def _bar(share: float, ascii: bool) -> str:
+    full = int(_BAR * share)
+    return f"[{'#' * full}{'-' * (_BAR - full)}]" if ascii else f"{'█' * full}{'░' * (_BAR - full)}"
+
+
+def _fitted(parts: Sequence[str], width: int) -> str:
+    """Joins the parts, without what does not fit into ``width`` cells: first the hint goes, then the rest from its end."""
+    kept = [part for part in parts if part]
+    while len(kept) > 1 and cells(" · ".join(kept)) >= width:
+        kept.pop()
+    return " · ".join(kept)
+
+
+@contextmanager
+def while_waiting(terminal: Terminal, what: str, step: Callable[[], str] = str) -> Iterator[None]:
+    """Shows ``what`` is waited for, its current ``step`` and for how long, while one call takes its time."""
+    if not terminal.shows_progress:
+        yield
+        return
+    ended = threading.Event()
+    began = time.monotonic()
+
+    def show() -> None:
+        pause = FIRST_AFTER
+        while not ended.wait(pause):
+            pause = 5 * EVERY
+            terminal.status(_fitted([what, step(), duration(time.monotonic() - began)], terminal.error_width))
+        if pause != FIRST_AFTER:
+            terminal.status("")
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+# The arguments.
 
 R = TypeVar("R")
 

@@ -16,9 +16,8 @@ from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.vocabulary import escape
 
-from .context import Arguments, Dashboard, Opener, targets_of, watching
+from .context import Arguments, Dashboard, Opener, OutputFailed, Terminal, targets_of, watching
 from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command
-from .terminal import OutputFailed, Terminal
 
 # The version of spooltop, and those of what it stands on, for bug reports and for whoever compares two machines. The names of
 # the directories of installed packages tell their versions. ``importlib.metadata`` reads the same names, but takes 48 ms to

@@ -20,8 +20,7 @@ from spooltop.model.units import parse_age, parse_rate
 from spooltop.model.vocabulary import Box, Verdict, unescape
 from spooltop.startup import WITH_VALUE
 
-from .context import Arguments
-from .terminal import Terminal
+from .context import Arguments, Terminal
 
 _EXAMPLE = "example:"
 _YES = "--yes="

@@ -13,8 +13,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.target import without_secrets
 from spooltop.model.units import age, clock_time, count, since
 from spooltop.model.vocabulary import Box, escape, printable
-from spooltop.monitor.glance import Glance, Level
-from spooltop.monitor.spools_watch import SpoolsWatch
+from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch
 from spooltop.targets import count_boxes
 
 from .context import Arguments, targets_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.cli.context import ProgressLine
 from spooltop.cli.main import Terminal
-from spooltop.cli.terminal import ProgressLine
 from tests.clock import NOW, Clock
 from tests.e2e.terminal import SPOOLTOP
 from tests.e2e.terminal import Terminal as Pty

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.commands.work import CommandWorker
+from spooltop.cli.context import signals_handled
 from spooltop.cli.main import Terminal
-from spooltop.cli.terminal import signals_handled
 from spooltop.engine import Spool
 
 from .streams import Stream, finish, running, spooltop

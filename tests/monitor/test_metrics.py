@@ -29,10 +29,8 @@ from spooltop.errors import Refused, Unreadable
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import BoxState, Completion, Flow, Observation, Pause, Problem, Rates, Severity, Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, Verdict
-from spooltop.monitor.events import TargetEvents, as_json, as_text
-from spooltop.monitor.glance import Glance, Level, worst_first
-from spooltop.monitor.spools_watch import SpoolsWatch
-from spooltop.monitor.watching import OperationFeed, Watching
+from spooltop.monitor.events import OperationFeed, TargetEvents, Watching, as_json, as_text
+from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch, worst_first
 from spooltop.observe.observer import Observer
 from tests.cli.streams import spooltop
 from tests.clock import NOW

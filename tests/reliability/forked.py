@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import spooltop
+from spooltop.cli.context import Terminal
 from spooltop.cli.main import run
-from spooltop.cli.terminal import Terminal
 
 __all__ = ["Ended", "Forked", "NotTraced", "Threads", "command"]
 

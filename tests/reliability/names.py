@@ -22,8 +22,8 @@ from types import SimpleNamespace
 import pyte
 from msgspec.structs import replace
 
+from spooltop.cli.context import Terminal
 from spooltop.cli.main import run as command
-from spooltop.cli.terminal import Terminal
 from spooltop.cursors.draw import cursor_table
 from spooltop.cursors.model import CursorSection
 from spooltop.engine import Spool

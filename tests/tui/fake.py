@@ -44,7 +44,7 @@ from spooltop.model.snapshot import (
 )
 from spooltop.model.target import Labels
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Json, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
-from spooltop.monitor.glance import Glance
+from spooltop.monitor.spools_watch import Glance
 from tests.clock import NOW
 
 GOES = {

@@ -15,9 +15,8 @@ from spooltop.model.units import count, fit, size
 from spooltop.model.vocabulary import escape
 from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown
 
-from ..context import Arguments, here_or
+from ..context import Arguments, ProgressLine, Terminal, here_or, interrupted_by_signals
 from ..render.as_json import members
-from ..terminal import ProgressLine, Terminal, interrupted_by_signals
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10

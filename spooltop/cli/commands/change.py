@@ -17,10 +17,9 @@ from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, escape
 from spooltop.operate.operations import accepts, confirm_words
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, Terminal, signals_received
 from ..parser import path_of, selection_of
 from ..render import as_json, as_text
-from ..terminal import ProgressLine, Terminal, signals_received
 
 # Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time.
 

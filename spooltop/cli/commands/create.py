@@ -14,9 +14,8 @@ from spooltop.model.vocabulary import LIVE, Box, escape
 from spooltop.queues import open_queue
 from spooltop.targets import identify_target
 
-from ..context import SOME, Arguments
+from ..context import SOME, Arguments, ProgressLine
 from ..parser import id_of
-from ..terminal import ProgressLine
 
 
 def open_for(args: Arguments, *, action: str, hosts: str = "any") -> Queue:

@@ -9,8 +9,7 @@ from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import printable
 from spooltop.monitor.doctor import Diagnosis
 
-from ..context import Arguments
-from ..terminal import Terminal, interrupted_by_signals, while_waiting
+from ..context import Arguments, Terminal, interrupted_by_signals, while_waiting
 
 _LONGEST = 86400.0
 _MARKS = {"problem": ("✗", 31), "warning": ("!", 33), "ok": ("✓", 32)}

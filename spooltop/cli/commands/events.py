@@ -14,11 +14,9 @@ from msgspec import Struct, field
 from spooltop.control import Control
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
-from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
-from spooltop.monitor.watching import OperationFeed, Watching
+from spooltop.monitor.events import OperationFeed, QueueEvent, TargetEvents, Watching, as_json, as_text
 
-from ..context import Arguments, targets_of
-from ..terminal import Terminal, dumps, signals_to
+from ..context import Arguments, Terminal, dumps, signals_to, targets_of
 
 _MOST_OPERATIONS = 100
 _SOON, _AGAIN = 0.5, 5.0
@@ -52,7 +50,7 @@ def events(args: Arguments) -> int:
 
 
 class _Sink(Struct):
-    """Implements ``watching.Sink`` for one target."""
+    """Implements ``events.Sink`` for one target."""
 
     events: TargetEvents
     tell: Callable[[list[QueueEvent]], object]

@@ -24,11 +24,10 @@ from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Box, Json, escape
-from spooltop.monitor.watching import OperationFeed, Watching
+from spooltop.monitor.events import OperationFeed, Watching
 from spooltop.run_each import run_each
 
-from ..context import PATIENCE, Arguments, targets_of
-from ..terminal import dumps, signals_to
+from ..context import PATIENCE, Arguments, dumps, signals_to, targets_of
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server, write_to_textfile
@@ -134,7 +133,7 @@ class TargetMetrics(Struct, eq=False):
     _operations: _Operations = field(default_factory=_Operations)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        """Implements ``watching.Sink``."""
+        """Implements ``events.Sink``."""
         records = self.feed.newest(control, None if self._operations.empty else _RECENT)
         with self._lock:
             self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self.clock(), False
@@ -151,7 +150,7 @@ class TargetMetrics(Struct, eq=False):
                             self._waited.add(max(0.0, one.claimed_at - one.put_at), weight)
 
     def failed(self, why: str, at: float) -> None:
-        """Implements ``watching.Sink``."""
+        """Implements ``events.Sink``."""
         with self._lock:
             self._failed = True
 

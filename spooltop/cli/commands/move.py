@@ -24,9 +24,8 @@ from spooltop.operate.operations import confirm_for
 from spooltop.queues import open_queue
 from spooltop.settings import load
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Arguments
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Arguments, ProgressLine, signals_received
 from ..render.as_json import members
-from ..terminal import ProgressLine, signals_received
 from .change import confirm
 
 

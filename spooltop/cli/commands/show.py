@@ -16,23 +16,16 @@ from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, nameles
 from spooltop.model.units import age, duration, fit, since, size
 from spooltop.model.vocabulary import LIVE, Box, Row, escape, printable
 
-from ..context import NOTHING_MATCHED, Arguments, answered, here_or
+from ..context import NOTHING_MATCHED, Arguments, ProgressLine, answered, here_or, while_waiting
 from ..parser import id_of, selection_of
 from ..render import as_json, as_text
 from ..render.as_json import escaped, known, members
-from ..terminal import ProgressLine, while_waiting
 from .status import seconds_watched
 
 _WINDOW = 1000
 _OPERATIONS = 1000
 """Operations that are listed unless all are wanted."""
 _PREVIEW = 65536
-
-
-def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
-    """The order of a box, by default the one in which the dashboard opens it."""
-    first = FIRST_SORT.get(box, Sort()) if column is None else Sort(column)
-    return Sort(first.column, descending=not invert)
 
 
 def ls(args: Arguments) -> int:
@@ -53,7 +46,7 @@ def ls(args: Arguments) -> int:
                     ListQuery(
                         box,
                         filter=selection.filter,
-                        sort=_sort_of(args.sort, box, invert=args.invert),
+                        sort=Sort(args.sort or FIRST_SORT.get(box, Sort()).column, not args.invert),  # as the dashboard opens it
                         selection=None if chosen.empty else chosen,
                     ),
                     progress=sorting,

@@ -10,9 +10,8 @@ from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
-from ..context import PATIENCE, Arguments, answered, targets_of
+from ..context import PATIENCE, Arguments, answered, targets_of, while_waiting
 from ..render import as_text
-from ..terminal import while_waiting
 
 _LONGEST = 365 * 86400.0
 
@@ -44,7 +43,7 @@ def show_status(args: Arguments, snapshot: Snapshot, target: str) -> None:
 
 def _several(args: Arguments, targets: Sequence[str]) -> int:
     """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
-    from spooltop.monitor.glance import worst_first
+    from spooltop.monitor.spools_watch import worst_first
     from spooltop.run_each import run_each
 
     from ..several import glance_json, glance_lines, glance_of

@@ -27,8 +27,7 @@ from spooltop.model.units import duration, parse_age
 from spooltop.model.vocabulary import escape, printable
 from spooltop.settings import load
 
-from ..context import Arguments
-from ..terminal import Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup
+from ..context import Arguments, Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup
 from .create import open_for
 
 # Ends the commands of a worker that was killed, where nothing else says that they still run.

@@ -12,8 +12,7 @@ from spooltop.model import units
 from spooltop.model.backend import Sort
 from spooltop.model.target import full_name, without_secrets
 from spooltop.model.vocabulary import ASIDE, Box, escape
-from spooltop.monitor.glance import Glance, Level, natural, worst_first
-from spooltop.monitor.spools_watch import SpoolsWatch
+from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch, natural, worst_first
 
 from ..commands import CommandContext, View, by_id
 from ..draw.elements import (
