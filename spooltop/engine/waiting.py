@@ -11,9 +11,12 @@ import select
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from heapq import heappop, heappush
-from typing import Any
+from itertools import chain
+
+from msgspec import Struct
 
 from .names import MAX_NEW, claimable, enqueued_us, not_before
 from .system.files import Files, status_of
@@ -104,18 +107,14 @@ class ArrivalWatch:
 
     def _read(self, fds: Iterable[int]) -> None:
         for fd in fds:
-            try:
+            with suppress(BlockingIOError):  # another thread was quicker, or there was nothing
                 os.read(fd, 65536)
-            except BlockingIOError:
-                continue  # another thread was quicker, or there was nothing
 
     def wake(self) -> None:
-        """Ends waits at once. Safe in a signal handler and in any thread."""
+        """Ends waits at once. Safe in a signal handler, in any thread, and after ``close``."""
         self.wakes += 1
-        try:
+        with suppress(OSError):  # full: whoever waits is woken in any case; or it was closed
             os.write(self._waker, b"!")
-        except BlockingIOError:
-            return  # full: whoever waits is woken in any case
 
     def close(self) -> None:
         fds, waker, self._woken, self._waker, self._inotify = self.fds, self._waker, -1, -1, None
@@ -146,54 +145,55 @@ def _inotify(dir_fd: int) -> int | None:
     return fd
 
 
-# Messages waiting in ``new``, oldest first, without a listing per message.
-# A listing fills a heap with the oldest names. The directory is listed again when the heap is empty, or when the listing has aged
-# and the directory has changed. A name is ordered by the time in it, else by its mtime, so that foreign names that sort first or
-# last by chance neither starve others nor are starved.
+# Messages waiting in ``new``, oldest first, without a listing per message. A listing keeps the oldest names. The directory is
+# listed again when none is left, or when the listing has aged and the directory has changed. A name is ordered by the time in it,
+# else by its mtime, so that foreign names that sort first or last by chance neither starve others nor are starved. So its key is
+# the name itself where that begins with the time, else ``<time>/<name>``.
 
 LIMIT = 200_000
-"""Maximum number of names that are kept; about 25 MB; half as many for names that do not begin with a time."""
+"""Maximum number of names that are kept; about 25 MB."""
 _FUTURE = 1_000_000
 """µs by which a time in a name may be ahead of the clock and still be believed."""
 _SETTLED_NS = 1_000_000_000
 """An mtime younger than this at the listing proves nothing: another change may leave the same one."""
+_BEHIND_ALL = "~"
+"""Sorts after every key: they begin with digits."""
 
 
-class Backlog:
-    """Names waiting in ``new``. Not thread-safe. ``clock`` returns epoch seconds."""
+class Backlog(Struct):
+    """Names waiting in ``_new``. Not thread-safe. ``_clock`` returns epoch seconds."""
 
-    def __init__(self, new: int, files: Files, clock: Callable[[], float], *, limit: int = LIMIT) -> None:
-        self._new = new
-        self._files = files
-        self._clock = clock
-        self._limit = limit
-        # Names that begin with a time sort as they are, the oldest last; the heap is for the others and for what comes back.
-        self._sorted: list[str] = []
-        self._heap: list[tuple[int, str]] = []
-        self._later: list[tuple[int, int, str]] = []
-        self._times: dict[str, int] = {}
-        self._delays: dict[str, int] = {}
-        self._listed_at: float | None = None
-        self._fresh_until = 0.0
-        self._seen: int | None = None
-        self.listings = 0
-        """Number of times the directory was listed."""
+    _new: int
+    _files: Files
+    _clock: Callable[[], float]
+    limit: int = LIMIT
+    # Keys: those of the listing, the oldest last; a heap of what came back since; a heap of those that wait for their time.
+    _sorted: list[str] = []
+    _heap: list[str] = []
+    _later: list[tuple[int, str]] = []
+    _delays: dict[str, int] = {}
+    _listed_at: float | None = None
+    _fresh_until: float = 0.0
+    _seen: int | None = None
 
     def pop(self) -> str | None:
         """Removes the oldest name that may be claimed now from the backlog and returns it; None if there is none."""
-        names, heap = self._sorted, self._heap
-        if self._later or not (names or heap) or time.monotonic() >= self._fresh_until:
+        if self._later or not (self._sorted or self._heap) or time.monotonic() >= self._fresh_until:
             self._fill()
-            names, heap = self._sorted, self._heap
-        if not heap:
-            return names.pop() if names else None
-        if names and (int(names[-1][:16]), names[-1]) < heap[0]:
-            return names.pop()
-        return heappop(heap)[1]
+        keys, heap = self._sorted, self._heap
+        if heap and not (keys and keys[-1] < heap[0]):
+            return heappop(heap)[17:]
+        return keys.pop().rpartition("/")[2] if keys else None
 
     def add(self, name: str) -> None:
         """Adds a name that has just been put into ``new``, or back into it."""
-        self._place(name, int(self._clock() * 1e6))
+        now = int(self._clock() * 1e6)
+        if (entry := self._entry(name, now, {})) is not None:
+            until, key = entry
+            if until > now:
+                heappush(self._later, entry)
+            else:
+                heappush(self._heap, key)
 
     def delay(self, name: str, until: int) -> None:
         """Holds a name back in this process until ``until``, µs since the epoch: foreign names cannot carry it themselves."""
@@ -219,8 +219,7 @@ class Backlog:
         if self._later:
             now = int(self._clock() * 1e6)
             while self._later and self._later[0][0] <= now:
-                _, us, name = heappop(self._later)
-                heappush(self._heap, (us, name))
+                heappush(self._heap, heappop(self._later)[1])
         if self._listed_at is not None:
             if (self._sorted or self._heap) and time.monotonic() < self._fresh_until:
                 return
@@ -233,69 +232,53 @@ class Backlog:
         before = self._files.fstat(self._new).st_mtime_ns
         now = int(self._clock() * 1e6)
         settled = time.time_ns() - before > _SETTLED_NS
-        known, self._times = self._times, {}
+        kept = chain(self._sorted, self._heap, (key for _, key in self._later))
+        known = {key[17:]: int(key[:16]) for key in kept if key[16] == "/"}
         self._heap, self._later = [], []
         self._sorted.clear()  # before the listing: both at once would take twice the memory
-        names: list[str] = []
-        delays, most = self._delays, self._limit + max(1, self._limit // 4)
-        whole = True
-        future = cut = f"{now + _FUTURE:016d}"
+        keys: list[str] = []
+        delays, most = self._delays, self.limit + max(1, self.limit // 4)
+        whole, cut, future = True, _BEHIND_ALL, f"{now + _FUTURE:016d}"
         for found in self._files.regular(self._new):
             for name in found:
-                if name[16:18] == ".P" and name < future and name[:16].isdecimal() and ",t=" not in name:
-                    if name >= cut:
-                        continue  # younger than all that are kept
-                    if len(name) <= MAX_NEW and name.isascii() and not (delays and name in delays):
-                        names.append(name)
+                key = name
+                if (
+                    name[16:18] != ".P" or name >= future or not name[:16].isdecimal() or ",t=" in name
+                    or len(name) > MAX_NEW or not name.isascii() or (delays and name in delays)
+                ):  # fmt: skip
+                    if name[0] == "." or not claimable(name) or (entry := self._entry(name, now, known)) is None:
                         continue
-                if name[0] == "." or not claimable(name):
-                    continue
-                if name in known:
-                    self._times[name] = known[name]
-                self._place(name, now, list.append)
-            if len(names) >= most:
-                names.sort()
-                cut = names[self._limit]
-                del names[self._limit :]
-            if len(self._heap) >= most // 2 + 1:  # each takes more than twice the memory, with its time beside it
-                self._heap.sort()
-                del self._heap[self._limit // 2 + 1 :]
-                self._times = {name: self._times[name] for _, name in self._heap if name in self._times}
-                cut = min(cut, f"{max(self._heap[-1][0], 0):016d}")
+                    until, key = entry
+                    if until > now:
+                        self._later.append(entry)
+                        continue
+                if key < cut:  # else it is younger than all that are kept
+                    keys.append(key)
+            if len(keys) >= most:
+                keys.sort()
+                cut = keys[self.limit]
+                del keys[self.limit :]
             if len(self._later) >= most:
                 self._later.sort()
-                del self._later[self._limit :]
+                del self._later[self.limit :]
                 whole = False
-        if cut != future:  # what was left out is younger than what is kept, of either sort
-            names = [name for name in names if name < cut]
-            self._heap = [(us, name) for us, name in self._heap if us <= int(cut[:16])]
-        names.sort(reverse=True)
-        self._sorted = names
-        self._heap.sort()  # a sorted list is a heap
-        self._later.sort()
-        self._seen = before if settled and whole and cut == future else None
+        keys.sort(reverse=True)
+        self._sorted = keys
+        self._later.sort()  # a sorted list is a heap
+        self._seen = before if settled and whole and cut == _BEHIND_ALL else None
         self._fresh_until = started + max(1.0, 20 * (time.monotonic() - started))
         self._listed_at = started
-        self.listings += 1
 
-    def _place(self, name: str, now: int, put: Callable[[list[Any], Any], None] = heappush) -> None:
+    def _entry(self, name: str, now: int, known: Mapping[str, int]) -> tuple[int, str] | None:
+        """Returns when the message may be claimed (µs) and its key; None if it is gone or not a regular file. ``known`` are the
+        times of names that were listed before."""
         us = enqueued_us(name)
         if us is None or us > now + _FUTURE:
-            us = self._by_mtime(name, now)
-            if us is None:
-                return
-        until = not_before(name) or self._delays.get(name, 0)
-        if until > now:
-            put(self._later, (until, us, name))
-        else:
-            put(self._heap, (us, name))
-
-    def _by_mtime(self, name: str, now: int) -> int | None:
-        us = self._times.get(name)
+            us = known.get(name)
         if us is None:
             found = status_of(self._files, name, self._new)
             if found is None or not stat.S_ISREG(found.st_mode):
                 return None
             # Never later than when it was first seen: a time in the future would keep it last for ever.
-            us = self._times[name] = min(found.st_mtime_ns // 1000, now)
-        return us
+            us = max(0, min(found.st_mtime_ns // 1000, now))
+        return not_before(name) or self._delays.get(name, 0), f"{us:016d}/{name}"

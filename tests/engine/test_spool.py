@@ -4,12 +4,13 @@ import errno
 import json
 import os
 import stat
+from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pytest
 
 from spooltop.engine import Claim, Spool
+from spooltop.engine.waiting import Backlog
 from spooltop.errors import ClaimLost, MailFolder, NotASpool, PutUnknown, Refused, SpooltopError, Unreadable
 from tests.clock import Clock
 from tests.engine.helpers import Interposed, claimed, die_holding, failing, in_child, meanwhile, places
@@ -287,7 +288,7 @@ def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, cl
 def test_more_messages_than_are_remembered_come_oldest_first(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(resolve_name("spooltop.engine.consumer.Backlog.__init__.__kwdefaults__"), "limit", 7)
+    monkeypatch.setattr("spooltop.engine.consumer.Backlog", partial(Backlog, limit=7))
     files, times = Interposed(), dict[str, int]()
     with Spool.create(tmp_path, False, clock=clock, files=files) as spool:
         for number in range(100):
