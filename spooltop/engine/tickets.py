@@ -34,8 +34,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from .atomic import write_new
 from .system.files import Files, closing, remove_name, status_of
@@ -188,36 +190,36 @@ class FileTicketQueue(BaseTicketQueue):
         return self._take(enter=False)[0]
 
     def _take(self, *, enter: bool) -> tuple[int, str]:
+        files = self._files
         while True:
             try:
                 with self._counting() as (folder, seq):
-                    ticket = self._next(folder, seq)
+                    # The counter may have been lost in a crash; who waits has not.
+                    numbers = [_number(files.read(seq, 64)), *(ticket.number for ticket in self._tickets(folder))]
+                    ticket = 1 + max(numbers)
+                    # In place, and cut only afterwards: cut off anywhere, the file holds the old number or the new one, as they
+                    # only grow.
+                    count = str(ticket).encode()
+                    files.pwrite(seq, count, 0)
+                    if files.fstat(seq).st_size != len(count):
+                        files.truncate(seq, len(count))
                     member = f"{ticket:020d}.{os.getpid()}.{os.urandom(16).hex()}"
                     if enter:
                         # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one exists.
-                        write_new(self._files, folder, member, repr(self._clock()).encode(), None, durable=False)
+                        write_new(files, folder, member, repr(self._clock()).encode(), None, durable=False)
                     return ticket, member
             except FileNotFoundError:
                 _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
 
-    def _next(self, folder: int, seq: int) -> int:
-        # The counter may have been lost in a crash; who waits has not.
-        ticket = 1 + max(_number(self._files.read(seq, 64)), max((ticket.number for ticket in self._tickets(folder)), default=0))
-        self._count(seq, ticket)
-        return ticket
-
-    def _count(self, seq: int, ticket: int) -> None:
-        # In place, and cut only afterwards: cut off anywhere, the file holds the old number or the new one, as they only grow.
-        data = str(ticket).encode()
-        self._files.pwrite(seq, data, 0)
-        if self._files.fstat(seq).st_size != len(data):
-            self._files.truncate(seq, len(data))
+    def _opened(self) -> AbstractContextManager[int]:
+        """Opens the directory. Raises ``FileNotFoundError`` where an empty queue was cleaned up, as all here do then."""
+        return closing(self._files, self._files.open_dir(self.queue_dir, follow=True))
 
     @contextmanager
     def _counting(self) -> Iterator[tuple[int, int]]:
         """Opens the directory and the counter, with an exclusive lock."""
         files = self._files
-        with closing(files, files.open_dir(self.queue_dir, follow=True)) as folder:
+        with self._opened() as folder:
             while True:
                 with closing(files, files.open_lasting(_SEQ, folder)) as seq:
                     files.lock(seq, wait=True)
@@ -231,26 +233,12 @@ class FileTicketQueue(BaseTicketQueue):
         return found is not None and os.path.samestat(found, self._files.fstat(seq))
 
     def _tickets(self, folder: int) -> list[FileTicket]:
-        try:
-            names = self._files.list(folder)
-        except FileNotFoundError:
-            return []  # the directory was removed since it was opened: it was empty
-        return file_tickets(names)
-
-    @contextmanager
-    def _opened(self) -> Iterator[int | None]:
-        """Opens the directory; None if there is none."""
-        try:
-            folder = self._files.open_dir(self.queue_dir, follow=True)
-        except FileNotFoundError:
-            yield None
-            return
-        with closing(self._files, folder):
-            yield folder
+        return file_tickets(self._files.list(folder))
 
     def _listed(self) -> list[FileTicket]:
-        with self._opened() as folder:
-            return [] if folder is None else self._tickets(folder)
+        with suppress(FileNotFoundError), self._opened() as folder:
+            return self._tickets(folder)
+        return []
 
     def is_head(self, ticket: int) -> bool:
         tickets = self._listed()
@@ -260,9 +248,8 @@ class FileTicketQueue(BaseTicketQueue):
         if parse_file_ticket(member) is None:
             return
         try:
-            with self._opened() as folder:
-                if folder is not None:
-                    self._evict(member, folder)
+            with suppress(FileNotFoundError), self._opened() as folder:
+                self._evict(member, folder)
         except OSError as error:
             log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
@@ -273,9 +260,8 @@ class FileTicketQueue(BaseTicketQueue):
         remove_name(self._files, name, folder)
 
     def cleanup_stale(self) -> None:
-        with self._opened() as folder:
-            tickets = [] if folder is None else self._tickets(folder)
-            if folder is None or not tickets:
+        with suppress(FileNotFoundError), self._opened() as folder:
+            if not (tickets := self._tickets(folder)):
                 return
             number, name, pid = tickets[0]
             if self._judges and self._gone(pid) and self._local(folder):
@@ -389,6 +375,15 @@ return gone
 """
 
 
+class _Turn(Struct):
+    """A ticket of this process: its member as it was ``given``, and as it is now. ``waits``: its holder does not know yet that it
+    is the head."""
+
+    given: str
+    member: str
+    waits: bool = True
+
+
 class RedisTicketQueue(BaseTicketQueue):
     """A ticket queue in Redis. ``client`` is a ``redis.Redis``; the default is a client of a server on this machine.
 
@@ -417,12 +412,8 @@ class RedisTicketQueue(BaseTicketQueue):
         self.client = client
         self.stale_timeout = stale_timeout
         self._clock = clock
-        self._given: dict[int, str] = {}
-        """Tickets of this object and their members, as ``register`` gave them."""
-        self._members: dict[str, str] = {}
-        """Members as ``register`` returned them, and their present names."""
-        self._waiting: set[int] = set()
-        """Tickets whose holders do not know yet that they are the head."""
+        self._turns: dict[int, _Turn] = {}
+        """Tickets of this object."""
 
     def ensure_client(self) -> Any:
         """Returns the client; ``ImportError`` if none was given and the package redis is not installed."""
@@ -434,12 +425,11 @@ class RedisTicketQueue(BaseTicketQueue):
 
     def register(self) -> tuple[int, str]:
         # One script: between an INCR and a ZADD of its own a later ticket could take itself for the head.
-        least = max(self._waiting.copy(), default=0)  # the counter may have been deleted
+        least = max((ticket for ticket, turn in self._turns.copy().items() if turn.waits), default=0)  # the counter may be gone
         now = int(self._clock() * 1000)
         member = _text(self.ensure_client().eval(_REGISTER, 2, self._seq, self._queue, os.urandom(16).hex(), now, least))
         ticket = int(member.split(":")[0])
-        self._members[member] = self._given[ticket] = member
-        self._waiting.add(ticket)
+        self._turns[ticket] = _Turn(member, member)
         return ticket, member
 
     def _head(self) -> str | None:
@@ -447,41 +437,36 @@ class RedisTicketQueue(BaseTicketQueue):
         return _text(head[0]) if head else None
 
     def is_head(self, ticket: int) -> bool:
-        given = self._given.get(ticket)
-        if given is None:
+        turn = self._turns.get(ticket)
+        if turn is None:
             head = self._head()
             return head is not None and head.split(":")[0] == str(ticket)
-        known = self._members[given]
-        if ticket not in self._waiting:
-            return self._head() == known
-        number, _, rest = known.partition(":")
-        here, first = self.ensure_client().eval(_WAIT, 2, self._seq, self._queue, known, number, rest)
-        if (now := _text(here)) != known:
+        if not turn.waits:
+            return self._head() == turn.member
+        number, _, rest = turn.member.partition(":")
+        here, first = self.ensure_client().eval(_WAIT, 2, self._seq, self._queue, turn.member, number, rest)
+        if (now := _text(here)) != turn.member:
             log(f"{self.name}: ticket {ticket} was taken out while it waited; it goes on as {now.partition(':')[0]}")
-            self._members[given] = now
-        if here != first:
-            return False
-        self._waiting.discard(ticket)
-        return True
+            turn.member = now
+        turn.waits = here != first
+        return not turn.waits
 
     def remove(self, member: str) -> None:
+        ticket, turn = next((item for item in list(self._turns.items()) if item[1].given == member), (0, _Turn("", member)))
+        turn.waits = False
         try:
-            self._take_out(self._members.get(member, member))
-            self._members.pop(member, None)
+            self._take_out(turn.member)
+            self._turns.pop(ticket, None)
         except Exception as error:  # noqa: BLE001  # of whatever client; who leaves can do nothing about it
             log(f"{self.name}: {member} could not be removed: {error}")
-        for ticket in [ticket for ticket, given in list(self._given.items()) if given == member]:
-            self._waiting.discard(ticket)
-            self._given.pop(ticket, None)
 
     def _take_out(self, member: str) -> bool:
         patience = int((self.stale_timeout or 0) * 1000)
-        now = int(self._clock() * 1000)
-        return bool(self.ensure_client().eval(_REMOVE, 2, self._queue, self._since, _bytes(member), now, patience))
+        raw, now = member.encode("utf-8", "surrogateescape"), int(self._clock() * 1000)
+        return bool(self.ensure_client().eval(_REMOVE, 2, self._queue, self._since, raw, now, patience))
 
     def cleanup_stale(self) -> None:
-        head = self._head() if self.stale_timeout is not None else None
-        if head is None or self.stale_timeout is None:
+        if self.stale_timeout is None or (head := self._head()) is None:
             return
         ticket = parse_redis_ticket(head)
         if ticket is None or ticket.at_ms is None:
@@ -503,7 +488,3 @@ class RedisTicketQueue(BaseTicketQueue):
 
 def _text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
-
-
-def _bytes(member: str) -> bytes:
-    return member.encode("utf-8", "surrogateescape")
