@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
+from itertools import chain
 from typing import Any, BinaryIO
 
+from msgspec import Struct, field
 from redis import ConnectionPool, Redis
 from redis import exceptions as redis_errors
 
@@ -62,14 +64,10 @@ def translated(address: str, what: str) -> Iterator[None]:
 def failure(error: Exception, address: str, what: str) -> SpooltopError:
     """Returns the error of spooltop that says what happened. ``Unavailable`` may pass by itself. Neither its text nor its cause
     holds a password."""
-    return error_of(error, address, what, answer_lost=reply_text(error) is None and not _never_sent(error))
-
-
-def _never_sent(error: BaseException) -> bool:
-    """True where no connection was made, so that the command reached nobody."""
-    cause = error.__cause__ or error.__context__
     refused = (ConnectionRefusedError, FileNotFoundError, ssl.SSLCertVerificationError, socket.gaierror)
-    return isinstance(cause, refused) or "connecting to" in str(error)
+    # Where no connection was made, the command reached nobody.
+    unsent = isinstance(error.__cause__ or error.__context__, refused) or "connecting to" in str(error)
+    return error_of(error, address, what, answer_lost=reply_text(error) is None and not unsent)
 
 
 # Durability of what a server has answered, as its settings promise it.
@@ -167,6 +165,9 @@ class _QueueConnection(BoundedConnection):
 # A claim is (consumer, number of deliveries): whoever claimed the message in between has raised the number, so that a step with
 # an old claim changes nothing. What newer servers do in one command is named beside each script; they are not used, since no
 # test here runs on such a server.
+#
+# KEYS of all but PUT: stream, later, paused, rejected, consumers, then the lease of the consumer. ARGV: group, consumer, then
+# what stands beside each script.
 
 _HELD = """
 local function held(stream, group, id, consumer, deliveries)
@@ -193,27 +194,20 @@ local function set_aside(stream, group, rejected, id, deliveries, reason, who)
 end
 """
 
-# KEYS stream, the key's record; ARGV milliseconds to remember the key (0 for ever), fields
-# From 8.6: XADD IDMP, within at most a day.
+# KEYS stream, the key's record; ARGV the claim where that is a hash of a mover's claims, else '', milliseconds to remember the
+# key (0 for ever), fields. From 8.6: XADD IDMP, within at most a day.
 PUT = """
-local known = redis.call('GET', KEYS[2])
+local claim, known = ARGV[1], nil
+if claim ~= '' then known = redis.call('HGET', KEYS[2], claim) else known = redis.call('GET', KEYS[2]) end
 if known then return {known, 1} end
-local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
-if ARGV[1] == '0' then redis.call('SET', KEYS[2], id) else redis.call('SET', KEYS[2], id, 'PX', ARGV[1]) end
+local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 3))
+if claim ~= '' then redis.call('HSET', KEYS[2], claim, id)
+elseif ARGV[2] == '0' then redis.call('SET', KEYS[2], id)
+else redis.call('SET', KEYS[2], id, 'PX', ARGV[2]) end
 return {id, 0}
 """
 
-# KEYS stream, the records of one mover; ARGV claim, fields
-PUT_MOVED = """
-local known = redis.call('HGET', KEYS[2], ARGV[1])
-if known then return {known, 1} end
-local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
-redis.call('HSET', KEYS[2], ARGV[1], id)
-return {id, 0}
-"""
-
-# KEYS stream, later, paused; ARGV group, consumer. First what was handed back, which is older; then a new one. Returns 1
-# while the queue is paused.
+# First what was handed back, which is older; then a new one. Returns 1 while the queue is paused.
 # From 8.4: XREADGROUP … CLAIM.
 CLAIM = _HELD + """
 if redis.call('EXISTS', KEYS[3]) == 1 then return 1 end
@@ -238,7 +232,7 @@ local found = read[1][2][1]
 return {found[1], found[2], 1}
 """
 
-# KEYS stream; ARGV group, consumer, then id and deliveries of each claim. Returns the claims that were lost, as "id,deliveries".
+# Id and deliveries of each claim. Returns the claims that were lost, as "id,deliveries".
 # From 8.2: XACKDEL, which asks for no owner.
 ACK = _HELD + """
 local lost = {}
@@ -249,7 +243,7 @@ end
 return lost
 """
 
-# KEYS stream, later; ARGV group, consumer, id, deliveries, delay in milliseconds. Returns 1, or 0 for a claim that was lost.
+# Id, deliveries, delay in milliseconds. Returns 1, or 0 for a claim that was lost.
 # From 8.8: XNACK, without a delay.
 RELEASE = _HELD + """
 local id, deliveries, delay = ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -264,29 +258,29 @@ redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + delay,
 return 1
 """
 
-# KEYS stream, rejected; ARGV group, consumer, id, deliveries, reason. Returns 1, or 0 for a claim that was lost.
+# Id, deliveries, reason. Returns 1, or 0 for a claim that was lost.
 REJECT = _HELD + """
 if not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return 0 end
-set_aside(KEYS[1], ARGV[1], KEYS[2], ARGV[3], ARGV[4], ARGV[5], ARGV[2])
+set_aside(KEYS[1], ARGV[1], KEYS[4], ARGV[3], ARGV[4], ARGV[5], ARGV[2])
 return 1
 """
 
-# KEYS stream, consumers, rejected, then the lease of each consumer; ARGV group, limit, deliveries from which a message is
-# rejected, then the names of these consumers. Returns the ids that were handed back. A consumer is dead if its lease ended, and
-# only those that hold leases are in ``consumers``: time alone takes nothing away from anybody.
+# Limit, deliveries from which a message is rejected, then the names of other consumers, whose leases are the last KEYS. Returns
+# the ids that were handed back. A consumer is dead if its lease ended, and only those that hold leases are in ``consumers``: time
+# alone takes nothing away from anybody.
 RECOVER = _HELD + """
-local stream, group, left = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local stream, group, left = KEYS[1], ARGV[1], tonumber(ARGV[3])
 local back = {}
-for at = 4, #KEYS do
-  local consumer = ARGV[at]
+for at = 6, #KEYS do
+  local consumer = ARGV[at - 1]
   if redis.call('EXISTS', KEYS[at]) == 0 then
     local pending = {}
     if left > 0 then pending = redis.call('XPENDING', stream, group, '-', '+', left, consumer) end
     for _, entry in ipairs(pending) do
       left = left - 1
-      if entry[4] >= tonumber(ARGV[3]) then
+      if entry[4] >= tonumber(ARGV[4]) then
         local reason = 'its consumers died or gave it back ' .. entry[4] .. ' times'
-        set_aside(stream, group, KEYS[3], entry[1], entry[4], reason, 'recover')
+        set_aside(stream, group, KEYS[4], entry[1], entry[4], reason, 'recover')
       else
         hand_back(stream, group, entry[1], entry[4])
         back[#back + 1] = entry[1]
@@ -294,30 +288,30 @@ for at = 4, #KEYS do
     end
     if #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) == 0 then
       redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
-      redis.call('HDEL', KEYS[2], consumer)
+      redis.call('HDEL', KEYS[5], consumer)
     end
   end
 end
 return back
 """
 
-# KEYS stream, lease of the other consumer; ARGV group, other consumer, id, deliveries, consumer. Takes over a claim of a
-# consumer whose lease ended, with its number of deliveries. Returns the entry; nothing where somebody else was quicker.
+# Id, deliveries, another consumer. That takes over a claim of the first, whose lease ended, with its number of deliveries.
+# Returns the entry; nothing where somebody else was quicker.
 ADOPT = _HELD + """
-if redis.call('EXISTS', KEYS[2]) == 1 or not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return false end
+if redis.call('EXISTS', KEYS[6]) == 1 or not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return false end
 local found = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[5], 0, ARGV[3], 'RETRYCOUNT', ARGV[4])[1]
-if found then return {found[1], found[2]} end
+if found then return {found[1], found[2], tonumber(ARGV[4])} end
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])  -- its entry was deleted, only the claim was left
 return false
 """
 
-# KEYS stream, consumers, lease; ARGV group, consumer. A consumer that holds nothing leaves; one that does is dead from now on,
-# so that its claims are recovered. DELCONSUMER of one that holds claims would lose them.
+# A consumer that holds nothing leaves; one that does is dead from now on, so that its claims are recovered. DELCONSUMER of one
+# that holds claims would lose them.
 LEAVE = """
-redis.call('DEL', KEYS[3])
+redis.call('DEL', KEYS[6])
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
   redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
-  redis.call('HDEL', KEYS[2], ARGV[2])
+  redis.call('HDEL', KEYS[5], ARGV[2])
 end
 return 1
 """
@@ -329,21 +323,20 @@ _RENEWALS = 3
 """Renewals within the time of a lease."""
 
 
-class ConsumerLease:
-    """A lease of ``seconds``, taken and renewed by ``renew``, which raises ``SpooltopError`` where that is not possible.
+class ConsumerLease(Struct):
+    """A lease of ``seconds``, taken and renewed by ``_renew``, which raises ``SpooltopError`` where that is not possible.
 
     ``held`` is True only while the last renewal is younger than the lease, counted from before it was sent: a consumer claims
     nothing without it, since others may take its claims by then. CLOCK_BOOTTIME counts, so that a suspended machine finds its
     leases ended.
     """
 
-    def __init__(self, renew: Callable[[], object], seconds: float) -> None:
-        self.seconds = seconds
-        self._renew = renew
-        self._until = 0.0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+    _renew: Callable[[], object]
+    seconds: float
+    _until: float = 0.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _starting: Any = field(default_factory=threading.Lock)
 
     @property
     def held(self) -> bool:
@@ -381,7 +374,7 @@ class ConsumerLease:
 
 
 def _now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 AT_ONCE = 100
@@ -467,11 +460,14 @@ class StreamClaim(HeldClaim):
             advice = "put the remaining part as a message of its own, and ack"
             raise Refused("an entry of a stream cannot be changed", advice=advice)
         check_seconds("delay", delay, or_none=False)
-        self._consumer.release(self, delay, ended)
+        if self.attempt >= self._consumer.max_attempts:
+            self.reject(f"failed in all of its {self.attempt} attempts", ended=ended)
+        else:
+            self._consumer.end_claim(self, RELEASE, "release", int(delay * 1000))
 
     def reject(self, reason: str, *, ended: str | None = None) -> None:
         """Sets the message aside in the stream of rejected ones, with the reason and with how the attempt ended."""
-        self._consumer.reject(self, reason, ended)
+        self._consumer.end_claim(self, REJECT, "reject", f"{reason} ({ended})" if ended else reason)
 
     def end(self) -> None:
         """Marks the claim as no longer held; tells the server nothing."""
@@ -502,7 +498,7 @@ class GroupConsumer:
         self._redis: Any = connection
         self._names = names
         self._address = address
-        self._max_attempts = max_attempts
+        self.max_attempts = max_attempts
         self._waits = waits
         self.is_paused = False
         """True if the queue was paused at the last try to claim."""
@@ -511,7 +507,6 @@ class GroupConsumer:
     def _begin(self, lease: float, begin: str, moves_to: QueueIdentity | None) -> None:
         self._record = LeaseRecord(socket.gethostname(), os.getpid(), begin, moves_to)
         self.name = f"{self._record.host}-{self._record.pid}-{os.urandom(3).hex()}"
-        self._guard = threading.Lock()
         self._held: set[tuple[str, int]] = set()
         self._dropped: deque[tuple[str, int]] = deque()
         self._unsure = False
@@ -524,40 +519,35 @@ class GroupConsumer:
 
     def take(self) -> StreamClaim | None:
         """Claims a message without waiting; None if there is none. Takes the lease. Raises ``Unavailable``."""
-        self._lease.take()
-        self._tidy()
-        words = [self._names.group, self.name]
-        try:
-            keys = [self._names.stream, self._names.later, self._names.paused]
-            with messages_expected():
-                found = self._run(CLAIM, "claim", keys, words)
-        except Unavailable as error:
-            self._unsure |= error.answer_lost
-            raise
+        with self._claiming():
+            self._tidy()
+            found = self._run(CLAIM, "claim")
         self.is_paused = found == 1
-        return None if found is None or self.is_paused else self._claimed(found[0], found[1], found[2])
+        return None if found is None or self.is_paused else self._claimed(*found)
 
     def read(self, seconds: float) -> StreamClaim | None:
         """Waits up to ``seconds`` for a new message and claims it; None if none came. Raises ``Unavailable``."""
-        self._lease.take()
         wanted = ("XREADGROUP", "GROUP", self._names.group, self.name, "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)))
+        with self._claiming(), translated(self._address, "claim"):
+            found = self._redis.execute_command(*wanted, "STREAMS", self._names.stream, ">")
+        return self._claimed(*found[0][1][0]) if found else None
+
+    @contextmanager
+    def _claiming(self) -> Iterator[None]:
+        """Takes the lease, and notes where it is not known what was claimed."""
+        self._lease.take()
         try:
-            with translated(self._address, "claim"), messages_expected():
-                found = self._redis.execute_command(*wanted, "STREAMS", self._names.stream, ">")
+            with messages_expected():
+                yield
         except Unavailable as error:
             self._unsure |= error.answer_lost
             raise
-        if not found:
-            return None
-        id, fields = found[0][1][0]
-        return self._claimed(id, fields, 1)
 
-    def _claimed(self, id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes], deliveries: int) -> StreamClaim:
+    def _claimed(self, id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes], deliveries: int = 1) -> StreamClaim:
         if not isinstance(fields, Mapping):  # as a script returns them
             fields = dict(zip(fields[::2], fields[1::2], strict=True))
         claim = StreamClaim(self, text_of(id), fields, deliveries)
-        with self._guard:
-            self._held.add(claim.token)
+        self._held.add(claim.token)
         return claim
 
     def ack_many(self, claims: Sequence[StreamClaim]) -> None:
@@ -575,76 +565,42 @@ class GroupConsumer:
 
     def _acked(self, consumer: str, *tokens: tuple[str, int]) -> set[bytes]:
         """Acks claims of ``consumer``, and returns the names of those that are lost."""
-        words = [word for token in tokens for word in token]
-        with translated(self._address, "ack"):
-            pipe = self._redis.pipeline(transaction=False)
-            self._redis.register_script(ACK)(
-                keys=[self._names.stream], args=[self._names.group, consumer, *words], client=pipe
-            )
-            if self._waits:
-                wait_for_disk(pipe)
-            return set(pipe.execute()[0])
+        return set(self._run(ACK, "ack", *chain.from_iterable(tokens), consumer=consumer, waits=self._waits))
 
-    def release(self, claim: StreamClaim, delay: float, ended: str | None) -> None:
-        """Hands a claim back; see ``StreamClaim.release``."""
-        if claim.attempt >= self._max_attempts:
-            self.reject(claim, f"failed in all of its {claim.attempt} attempts", ended)
-            return
-        keys = [self._names.stream, self._names.later]
-        self._end(claim, RELEASE, "release", keys, int(delay * 1000))
-
-    def reject(self, claim: StreamClaim, reason: str, ended: str | None) -> None:
-        """Sets a claim aside; see ``StreamClaim.reject``."""
-        words = f"{reason} ({ended})" if ended else reason
-        self._end(claim, REJECT, "reject", [self._names.stream, self._names.rejected], words)
-
-    def _end(self, claim: StreamClaim, script: str, what: str, keys: list[str], last: object) -> None:
+    def end_claim(self, claim: StreamClaim, script: str, what: str, last: object) -> None:
+        """Ends a claim by a script, which gets ``last`` besides the claim. Raises ``ClaimLost``."""
         if claim.ended:
             raise self.lost([claim])
-        kept = self._run(script, what, keys, [self._names.group, self.name, *claim.token, last])
+        kept = self._run(script, what, *claim.token, last)
         self._ended(claim)
         if not kept:
             raise self.lost([claim])
 
     def recover(self) -> list[str]:
         """Hands back what dead consumers hold; see ``StreamQueue.recover``."""
-        names = self._names
         with translated(self._address, "recover"):
-            known = lease_records(self._redis, names)
+            known = self._records()
         others = [name for name, record in known.items() if name != self.name and record.moves_to is None][:AT_ONCE]
-        if not others:
-            return []
-        keys = [names.stream, names.consumers, names.rejected, *map(names.lease, others)]
-        found = self._run(RECOVER, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
+        found = self._run(RECOVER, "recover", AT_ONCE, self.max_attempts, others=others) if others else ()
         return [text_of(id) for id in found]
 
     def claims_of_others(self) -> list[OthersClaims]:
         """Returns what other consumers hold; see ``StreamQueue.claims_of_others``."""
         with translated(self._address, "look"):
-            held = self._held_by_others()
-            leases = self._leases_of([name for name in held if name not in (HANDED_BACK, LATER)])
-        return [self._others(name, held[name], record, left) for name, (record, left) in leases.items()]
+            return [self._judged(*one) for one in self._others() if one[0] not in (HANDED_BACK, LATER)]
 
-    def _held_by_others(self) -> dict[str, int]:
-        """Returns the number of claims of each other consumer that has some."""
+    def _others(self) -> list[tuple[str, int, LeaseRecord | None, int]]:
+        """Returns the other consumers that hold claims: name, number of claims, record, and the milliseconds that are left of the
+        lease, as PTTL answers."""
         states = self._redis.xinfo_consumers(self._names.stream, self._names.group)
         held = {text_of(one["name"]): int(one["pending"]) for one in states if one["pending"]}
         held.pop(self.name, None)
-        return held
-
-    def _leases_of(self, consumers: Sequence[str]) -> dict[str, tuple[LeaseRecord | None, int]]:
-        """Returns the record of each consumer, and the milliseconds that are left of its lease, as PTTL answers."""
-        if not consumers:
-            return {}
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.hmget(self._names.consumers, consumers)
-        for name in consumers:
+        known, pipe = self._records(), self._redis.pipeline(transaction=False)
+        for name in held:
             pipe.pttl(self._names.lease(name))
-        records, *left = pipe.execute()
-        known = [None if record is None else LeaseRecord.parse(text_of(record)) for record in records]
-        return dict(zip(consumers, zip(known, left, strict=True), strict=True))
+        return [(name, held[name], known.get(name), left) for name, left in zip(held, pipe.execute(), strict=True)]
 
-    def _others(self, name: str, count: int, record: LeaseRecord | None, left: int) -> OthersClaims:
+    def _judged(self, name: str, count: int, record: LeaseRecord | None, left: int) -> OthersClaims:
         if left == _NO_LEASE:
             return OthersClaims(name, count, False, "no lease" if record is None else "its lease has ended")
         if record is not None and record.host == self._record.host and record.pid and left >= 0 and is_gone(record.pid):
@@ -664,18 +620,12 @@ class GroupConsumer:
         if not self._joined:
             return
         if self._record.moves_to is None:
-            with self._guard:
-                self._held.clear()
+            self._held.clear()
         try:
             self._hand_back_unknown()
-            self._dismiss(self.name)
+            self._run(LEAVE, "close")
         except (Unavailable, NotASpool):
             return  # the lease ends by itself, and what is held is recovered then; a group that is gone holds nothing
-
-    def _dismiss(self, consumer: str) -> None:
-        """Ends the lease of ``consumer``, and removes it from the group if it holds nothing."""
-        keys = [self._names.stream, self._names.consumers, self._names.lease(consumer)]
-        self._run(LEAVE, "close", keys, [self._names.group, consumer])
 
     def _tidy(self) -> None:
         """Hands back dropped claims, and those of which this object never heard."""
@@ -692,13 +642,12 @@ class GroupConsumer:
 
     def _hand_back_unknown(self) -> None:
         with translated(self._address, "claim"):
-            for token in pending_tokens(self._redis, self._names, self.name):
+            for token in self._pending(self.name):
                 if token not in self._held:
                     self._let_go(*token)
 
     def _let_go(self, id: str, deliveries: int) -> None:
-        keys = [self._names.stream, self._names.later]
-        self._run(RELEASE, "release", keys, [self._names.group, self.name, id, deliveries, 0])
+        self._run(RELEASE, "release", id, deliveries, 0)
 
     def _renew(self) -> None:
         milliseconds = int(self._lease.seconds * 1000)
@@ -709,14 +658,37 @@ class GroupConsumer:
             pipe.execute()
         self._joined = True
 
-    def _run(self, script: str, what: str, keys: Sequence[str], words: Sequence[object]) -> Any:
+    def _run(
+        self, script: str, what: str, *words: object, consumer: str | None = None, others: Sequence[str] = (), waits: bool = False
+    ) -> Any:
+        """Runs a script for ``consumer``, this one unless it is named. ``waits``: returns when its changes are on disk."""
+        names, consumer = self._names, self.name if consumer is None else consumer
+        keys = [names.stream, names.later, names.paused, names.rejected, names.consumers]
         with translated(self._address, what):
-            return self._redis.register_script(script)(keys=keys, args=words)
+            pipe = self._redis.pipeline(transaction=False) if waits else None
+            found = self._redis.register_script(script)(
+                [*keys, *map(names.lease, others or [consumer])], [names.group, consumer, *words, *others], pipe
+            )
+            if pipe is None:
+                return found
+            wait_for_disk(pipe)
+            return pipe.execute()[0]
+
+    def _records(self) -> dict[str, LeaseRecord]:
+        """Reads what the group knows of its consumers that hold leases, by name."""
+        found = self._redis.hgetall(self._names.consumers).items()
+        return {text_of(name): LeaseRecord.parse(text_of(value)) for name, value in found}
+
+    def _pending(self, consumer: str) -> Iterator[tuple[str, int]]:
+        """Yields id and number of deliveries of all that ``consumer`` holds, read in pages."""
+        stream, group, start = self._names.stream, self._names.group, "-"
+        while found := self._redis.xpending_range(stream, group, start, "+", AT_ONCE, consumername=consumer):
+            yield from ((text_of(entry["message_id"]), int(entry["times_delivered"])) for entry in found)
+            start = f"({text_of(found[-1]['message_id'])}"
 
     def _ended(self, claim: StreamClaim) -> None:
         claim.end()
-        with self._guard:
-            self._held.discard(claim.token)
+        self._held.discard(claim.token)
 
     def lost(self, claims: Sequence[StreamClaim]) -> ClaimLost:
         """Builds the error for claims that this process does not hold."""
@@ -724,20 +696,6 @@ class GroupConsumer:
         whose = is_its_child("claimed", claims[0].pid) if claims[0].inherited else "taken away, or ended before"
         what = f"the claim on {ids} was {whose}"
         return ClaimLost(what, names=[claim.name for claim in claims], path=self._address)
-
-
-def lease_records(connection: Any, names: StreamNames) -> dict[str, LeaseRecord]:
-    """Reads what the group knows of its consumers that hold leases, by name."""
-    found = connection.hgetall(names.consumers).items()
-    return {text_of(name): LeaseRecord.parse(text_of(value)) for name, value in found}
-
-
-def pending_tokens(connection: Any, names: StreamNames, consumer: str) -> Iterator[tuple[str, int]]:
-    """Yields id and number of deliveries of all that ``consumer`` holds, read in pages."""
-    start = "-"
-    while found := connection.xpending_range(names.stream, names.group, start, "+", AT_ONCE, consumername=consumer):
-        yield from ((text_of(entry["message_id"]), int(entry["times_delivered"])) for entry in found)
-        start = f"({text_of(found[-1]['message_id'])}"
 
 
 # The source's side of ``spooltop move`` on a stream.
@@ -754,22 +712,23 @@ class StreamMover(GroupConsumer, Closing):
     def counts(self) -> QueueCounts:
         names = self._names
         with translated(self._address, "move"):
-            held = self._held_by_others()
+            others = self._others()
             seconds, micros = self._redis.time()
             due = self._redis.zcount(names.later, "-inf", seconds * 1000 + micros // 1000)
-            delayed = max(0, held.pop(LATER, 0) - due)
-            held.pop(HANDED_BACK, None)
-            leases = self._leases_of([*held])
-        running = dead = unknown = 0
+        delayed = running = dead = unknown = 0
         ends: list[float] = []
-        for name, (record, left) in leases.items():
-            if record is None:
-                unknown += held[name]
+        for name, held, record, left in others:
+            if name == LATER:
+                delayed = max(0, held - due)
+            elif name == HANDED_BACK:
+                continue
+            elif record is None:
+                unknown += held
             elif left > 0:
-                running += held[name]
+                running += held
                 ends.append(left / 1000)
             elif record.moves_to is None:
-                dead += held[name]
+                dead += held
         return QueueCounts(self._depth() - delayed, delayed, 0, running, dead, unknown, max(ends, default=None))
 
     def interrupted(self) -> Sequence[InterruptedMove]:
@@ -778,25 +737,23 @@ class StreamMover(GroupConsumer, Closing):
 
     def _interrupted(self) -> Iterator[InterruptedMove]:
         names = self._names
-        for name, record in lease_records(self._redis, names).items():
+        for name, record in self._records().items():
             target = record.moves_to
             if target is None or name == self.name or self._redis.exists(names.lease(name)):
                 continue
             mover = f"{record.begin}/{name}"
-            pending = pending_tokens(self._redis, names, name)
+            pending = self._pending(name)
             yield InterruptedMove(mover, target, [(f"{name},{id},{tries}", f"{mover}.{id}:{tries}") for id, tries in pending])
 
-    def claim(self) -> StreamClaim | None:
-        return self.take()
+    claim = GroupConsumer.take
 
     def adopt(self, name: str) -> StreamClaim | None:
         """Takes over a claim of another consumer, whose lease has ended; None if it is gone."""
         other, id, deliveries = _parts(name)
         self._lease.take()
-        keys = [self._names.stream, self._names.lease(other)]
         with messages_expected():
-            found = self._run(ADOPT, "move", keys, [self._names.group, other, id, deliveries, self.name])
-        return None if found is None else self._claimed(found[0], found[1], deliveries)
+            found = self._run(ADOPT, "move", id, deliveries, self.name, consumer=other)
+        return None if found is None else self._claimed(*found)
 
     def discard(self, name: str) -> None:
         other, id, deliveries = _parts(name)
@@ -818,7 +775,7 @@ class StreamMover(GroupConsumer, Closing):
         claim.end()
 
     def end(self, move: InterruptedMove) -> None:
-        self._dismiss(move.mover.rpartition("/")[2])
+        self._run(LEAVE, "close", consumer=move.mover.rpartition("/")[2])
 
 
 def _parts(name: str) -> tuple[str, str, int]:

@@ -29,7 +29,6 @@ from .group_consumer import (
     AT_ONCE,
     DATA,
     PUT,
-    PUT_MOVED,
     SOURCE,
     Durability,
     GroupConsumer,
@@ -70,14 +69,9 @@ class StreamArrivals(ArrivalWatch):
         self._redis: Any = connection
         self._stream = stream
         self._address = address
-        self._last: bytes | str = "$"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="arrivals", daemon=True)
         self._thread.start()
-
-    def wake(self) -> None:
-        if not self._stop.is_set():
-            super().wake()
 
     def close(self) -> None:
         self._stop.set()
@@ -85,17 +79,18 @@ class StreamArrivals(ArrivalWatch):
         super().close()
 
     def _listen(self) -> None:
+        last: bytes | str = "$"
         wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream)
         while not self._stop.is_set():
             try:
                 with translated(self._address, "wait"), messages_expected():
-                    found = self._redis.execute_command(*wanted, self._last)
+                    found = self._redis.execute_command(*wanted, last)
                     newest = self._redis.xrevrange(self._stream, count=1) if found else []
-                self._last = newest[0][0] if newest else "$" if found else self._last
+                last = newest[0][0] if newest else "$" if found else last
             except SpooltopError:
                 self._stop.wait(LONGEST)
                 continue
-            if found and not self._stop.is_set():
+            if found:
                 self.wake()
 
 
@@ -149,14 +144,16 @@ class StreamQueue(Closing):
         self._names = StreamNames(stream, text_of(self._found_group(stream, group, "open")["name"]))
         with translated(address, "open"):
             durability = durability_of(connection)
-        self.guarantees = frozenset(_guarantees(durability, key_window, durable))
-        """Guarantees that hold besides delivery at least once."""
         self._key_window = key_window
         self._waits = durable and durability is Durability.ASKED
+        kept = {
+            Guarantee.ORDERED: True, Guarantee.KEY_FOREVER: key_window is None,
+            Guarantee.DURABLE: self._waits or durability is Durability.ALWAYS,
+        }  # fmt: skip
+        self.guarantees = frozenset(guarantee for guarantee, is_kept in kept.items() if is_kept)
+        """Guarantees that hold besides delivery at least once."""
         self._words = (connection, self._names, address, lease, max_attempts, self._waits)
         self._consumer = GroupConsumer(*self._words)
-        register = self._redis.register_script
-        self._put, self._put_moved, self._skip = map(register, (PUT, PUT_MOVED, SKIP))
         tell_in_children(self, StreamQueue._forked)
 
     @classmethod
@@ -192,10 +189,8 @@ class StreamQueue(Closing):
         window = 0 if self._key_window is None else max(1, int(self._key_window * 1000))
         with self._adding(key=key):
             pipe = self._redis.pipeline(transaction=False)
-            if (moved := mover_of(key)) is not None:
-                self._put_moved(keys=[self._names.stream, self._names.moved(moved[0])], args=[moved[1], *fields], client=pipe)
-            else:
-                self._put(keys=[self._names.stream, self._names.put_key(key)], args=[window, *fields], client=pipe)
+            record, claim = self._record(key)
+            self._redis.register_script(PUT)([self._names.stream, record], [claim, window, *fields], pipe)
             ((found, duplicate),) = self._executed(pipe)
         return MessageId(text_of(found), duplicate=bool(duplicate))
 
@@ -258,21 +253,18 @@ class StreamQueue(Closing):
         self._check_open()
         check_seconds("timeout", timeout)
         wakes = self._wakes
-        end = None if timeout is None else time.monotonic() + timeout
+        end = float("inf") if timeout is None else time.monotonic() + timeout
         with self._made_again():
-            return self._claimed(wakes, end)
-
-    def _claimed(self, wakes: int, end: float | None) -> StreamClaim | None:
-        while (found := self._consumer.take()) is None:
-            left = LONGEST if end is None else min(LONGEST, end - time.monotonic())
-            if left <= 0 or self._wakes != wakes:
-                return None
-            if self._consumer.is_paused:
-                self._ending.wait(left)
-            elif (found := self._consumer.read(left)) is not None:
-                return found
-            self._check_open()
-        return found
+            while (found := self._consumer.take()) is None:
+                left = min(LONGEST, end - time.monotonic())
+                if left <= 0 or self._wakes != wakes:
+                    return None
+                if self._consumer.is_paused:
+                    self._ending.wait(left)
+                elif (found := self._consumer.read(left)) is not None:
+                    return found
+                self._check_open()
+            return found
 
     def claims(self, timeout: float | None = 0) -> Iterator[StreamClaim]:
         """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``. A
@@ -327,11 +319,10 @@ class StreamQueue(Closing):
     @property
     def identity(self) -> QueueIdentity:
         """The server, the database and the stream: the same for every address of the stream, whatever the group."""
-        self._check_open()
         return QueueIdentity(self.name, frozenset(self._marks()))
 
     def _marks(self) -> Iterator[str]:
-        with translated(self.name, "look"):
+        with self._step("look"):
             try:
                 run_id = self._redis.info("server").get("run_id")
             except redis_errors.NoPermissionError:
@@ -341,24 +332,25 @@ class StreamQueue(Closing):
 
     def mover(self, target: QueueIdentity) -> StreamMover:
         """Opens a consumer that moves messages into ``target``; the caller closes it. It takes nothing before its first claim."""
-        self._check_open()
         begin = f"move:{next(self._marks(), self.name)}:{self._names.group}"
         return StreamMover(*self._words, target=target, begin=begin, depth=self.depth)
 
     def was_put(self, key: str) -> bool:
         """Returns whether a message was put with ``key``."""
         with self._step("put"):
-            if (moved := mover_of(key)) is not None:
-                return bool(self._redis.hexists(self._names.moved(moved[0]), moved[1]))
-            return bool(self._redis.exists(self._names.put_key(key)))
+            record, claim = self._record(key)
+            return bool(self._redis.hexists(record, claim) if claim else self._redis.exists(record))
 
     def forget_key(self, key: str) -> None:
         """Forgets ``key``: another put with it makes another message."""
         with self._step("put"):
-            if (moved := mover_of(key)) is not None:
-                self._redis.hdel(self._names.moved(moved[0]), moved[1])
-            else:
-                self._redis.delete(self._names.put_key(key))
+            record, claim = self._record(key)
+            self._redis.hdel(record, claim) if claim else self._redis.delete(record)
+
+    def _record(self, key: str) -> tuple[str, str]:
+        """Returns where the put with ``key`` is recorded: a key of the server, and the field where that is a hash, else ""."""
+        moved = mover_of(key)
+        return (self._names.put_key(key), "") if moved is None else (self._names.moved(moved[0]), moved[1])
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``spooltop.model.queue``)."""
@@ -410,7 +402,11 @@ class StreamQueue(Closing):
         if group is None and len(groups) == 1:
             (group,) = groups
         if group is None or group not in groups:
-            raise _no_group(groups, self.name)
+            names = ", ".join(sorted(map(escape, groups))[:20])
+            if not groups:
+                advice = "spooltop init ADDRESS#STREAM/GROUP makes one"
+                raise NotASpool("the stream has no consumer group", path=self.name, advice=advice)
+            raise NotASpool("name one of the groups of the stream", path=self.name, advice=f"they are {names}")
         return groups[group]
 
     def _counted_after(self, last: bytes) -> int:
@@ -419,7 +415,7 @@ class StreamQueue(Closing):
         while True:
             words = ("XRANGE", self._names.stream, b"(" + last, "+", "COUNT", _COUNTED)
             with translated(self.name, "depth"):
-                found, last, _ = self._skip(keys=[self._names.stream], args=words)
+                found, last, _ = self._redis.register_script(SKIP)([self._names.stream], words)
             count += int(found)
             if found < _COUNTED:
                 return count
@@ -473,14 +469,6 @@ class StreamQueue(Closing):
         return f"<StreamQueue {self.name!r}{' closed' if self._closed else ''}>"
 
 
-def _guarantees(durability: Durability, key_window: float | None, durable: bool) -> Iterator[Guarantee]:
-    yield Guarantee.ORDERED
-    if key_window is None:
-        yield Guarantee.KEY_FOREVER
-    if durability is Durability.ALWAYS or (durable and durability is Durability.ASKED):
-        yield Guarantee.DURABLE
-
-
 def _make_group(connection: Any, stream: str, group: str, address: str) -> None:
     """Makes a group that begins with the first entry, and its stream, as far as they are missing."""
     with translated(address, "create"):
@@ -489,10 +477,3 @@ def _make_group(connection: Any, stream: str, group: str, address: str) -> None:
         except redis_errors.ResponseError as error:
             if "BUSYGROUP" not in str(error):  # another worker was faster
                 raise
-
-
-def _no_group(groups: Iterable[str], address: str) -> NotASpool:
-    names = sorted(map(escape, groups))
-    if not names:
-        return NotASpool("the stream has no consumer group", path=address, advice="spooltop init ADDRESS#STREAM/GROUP makes one")
-    return NotASpool("name one of the groups of the stream", path=address, advice=f"they are {', '.join(names[:20])}")
