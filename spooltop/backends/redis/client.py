@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from msgspec import Struct
@@ -63,44 +63,51 @@ Known: TypeAlias = "tuple[type[SpooltopError], str, str]"
 """Error of spooltop for an answer that is known, what is wrong, escaped, and the advice about it."""
 
 
+_DENIED = "this user of the server may not run '{}'"
+_WRONG_LOGIN: Known = (Refused, "the server refuses this user or password", _LOGIN)
 _REPLIES: Mapping[str, Known] = {
-    "NOAUTH": (Refused, "the server wants a password", _LOGIN),
-    "WRONGPASS": (Refused, "the server refuses this user or password", _LOGIN),
-    "LOADING": (Unavailable, "the server is loading its data", "it answers when that is done"),
-    "MASTERDOWN": (Unavailable, "the replica has lost its master", "look at the master"),
-    "READONLY": (
+    r"NOAUTH\b": (Refused, "the server wants a password", _LOGIN),
+    r"WRONGPASS\b": _WRONG_LOGIN,
+    r"LOADING\b": (Unavailable, "the server is loading its data", "it answers when that is done"),
+    r"MASTERDOWN\b": (Unavailable, "the replica has lost its master", "look at the master"),
+    r"READONLY\b": (
         Unavailable, "the server is a replica, and takes no changes", "open its master; after a failover that is another host"
     ),
-    "OOM": (SpoolFull, "the memory of the server is full", "free memory, or raise its maxmemory"),
-    "MISCONF": (
+    r"OOM\b": (SpoolFull, "the memory of the server is full", "free memory, or raise its maxmemory"),
+    r"MISCONF\b": (
         Unavailable, "the server cannot save to its disk, and takes no changes until it can", "free its disk, or look at its log"
     ),
-    "NOREPLICAS": (
+    r"NOREPLICAS\b": (
         Unavailable, "the server has too few replicas, and takes no changes until they are back", "look at its replicas"
     ),
-    "CLUSTERDOWN": (Unavailable, "the cluster is down", "look at its nodes"),
-    "TRYAGAIN": (Unavailable, "the cluster is moving this stream to another node", "try again"),
-    "BUSY": (Unavailable, "the server is busy with a script", "try again, or look who runs it"),
-    "UNKILLABLE": (Unavailable, "the server is busy with a script", "try again, or look who runs it"),
-    "UNBLOCKED": (Unavailable, "the server ended the wait", "try again"),
-    "DENIED": (Refused, "the server is in protected mode: it answers only its own machine", "set a password there"),
-}
-
-
-_TEXTS: Mapping[str, Known] = {
-    "hash to the same slot": (
+    r"CLUSTERDOWN\b": (Unavailable, "the cluster is down", "look at its nodes"),
+    r"TRYAGAIN\b": (Unavailable, "the cluster is moving this stream to another node", "try again"),
+    r"(?:BUSY|UNKILLABLE)\b": (Unavailable, "the server is busy with a script", "try again, or look who runs it"),
+    r"UNBLOCKED\b": (Unavailable, "the server ended the wait", "try again"),
+    r"DENIED\b": (Refused, "the server is in protected mode: it answers only its own machine", "set a password there"),
+    r"NOPERM .*?'([^']+)'": (Refused, _DENIED, _RIGHTS),
+    r"NOPERM .*key": (Refused, "this user of the server may not use this key", _RIGHTS),
+    r"NOPERM (.*)": (Refused, "this user of the server lacks rights: {}", _RIGHTS),
+    r".*ACL failure in script.*?'([^']+)'": (Refused, _DENIED, _RIGHTS),
+    r".*(?:ACL failure in script|user executing the script)": (  # 7.0 does not say which command
+        Refused, "this user of the server may not run a command that a script of spooltop needs", _RIGHTS
+    ),
+    r"NOGROUP\b|WRONGTYPE\b|.*no such key": (NotASpool, "{text}", _STREAM),
+    r"(?:MOVED|ASK) (?:.* )?(.*)": (Unreadable, "this stream is on another node of the cluster: {}", "open it there"),
+    r".*hash to the same slot": (
         Unreadable, "in a cluster no key can lie beside a stream of this name",
         "name it without }, or with a hash tag, such as {a}:jobs",
     ),
-    "without any password configured|no password is set": (
+    r".*(?:without any password configured|no password is set)": (
         Refused, "the server has no password for its default user",
         "name the user, in the URL or in SPOOLTOP_REDIS_USER, or give no password",
     ),
-    "AUTH|invalid password|invalid username-password": _REPLIES["WRONGPASS"],
-    "max number of clients": (Unavailable, "the server has no connection left", "close some, or raise its maxclients"),
-    "DB index": (Unreadable, "the server has no such database", "mend the number behind the slash of the URL"),
+    r".*(?:AUTH|invalid password|invalid username-password)": _WRONG_LOGIN,
+    r".*max number of clients": (Unavailable, "the server has no connection left", "close some, or raise its maxclients"),
+    r".*DB index": (Unreadable, "the server has no such database", "mend the number behind the slash of the URL"),
+    r".*unknown (?:sub)?command": (Unreadable, "the server does not know a command: {text}", "Redis 7 or Valkey is needed"),
 }  # fmt: skip
-"""Patterns of errors that are known by their text only."""
+"""Errors that a server answers, by a pattern of their beginning: the first that matches."""
 
 
 def error_of(error: Exception, address: str, what: str, *, answer_lost: bool = False) -> SpooltopError:
@@ -149,28 +156,10 @@ def known_reply(text: str) -> Known:
     >>> known_reply("NOPERM this user has no permissions to run the 'xack' command")[1]
     "this user of the server may not run 'xack'"
     """
-    word, _, rest = text.partition(" ")
-    word = word.removesuffix(":")
-    if (known := _REPLIES.get(word)) is not None:
-        return known
-    shown = escape(text)
-    if word == "NOPERM":
-        return (Refused, _denied(rest), _RIGHTS)
-    if "ACL failure in script" in text or "user executing the script" in text:  # 7.0 does not say which command
-        named = "'" in rest.partition("in script")[2]
-        what = _denied(rest) if named else "this user of the server may not run a command that a script of spooltop needs"
-        return (Refused, what, _RIGHTS)
-    if word in ("NOGROUP", "WRONGTYPE") or "no such key" in text:
-        return (NotASpool, shown, _STREAM)
-    if word in ("MOVED", "ASK"):
-        node = escape(rest.rpartition(" ")[2])
-        return (Unreadable, f"this stream is on another node of the cluster: {node}", "open it there")
-    for words, trouble in _TEXTS.items():
-        if re.search(words, text):
-            return trouble
-    if "unknown command" in text or "unknown subcommand" in text:
-        return (Unreadable, f"the server does not know a command: {shown}", "Redis 7 or Valkey is needed")
-    return (Unreadable, f"the server answers with an error: {shown}", _LOG)
+    for pattern, (kind, what, advice) in _REPLIES.items():
+        if (found := re.match(pattern, text, re.DOTALL)) is not None:
+            return kind, what.format(*map(escape, found.groups()), text=escape(text)), advice
+    return Unreadable, f"the server answers with an error: {escape(text)}", _LOG
 
 
 def trouble_of_connection(error: OSError) -> Unavailable:
@@ -209,15 +198,6 @@ def _tls_words(error: ssl.SSLError) -> tuple[str, str]:
     if "WRONG_VERSION" in reason or "RECORD_LAYER" in reason:
         return "the server does not speak TLS at this port", _NO_TLS
     return f"TLS failed: {escape(reason.replace('_', ' ').lower() or str(error))}", _LOG
-
-
-def _denied(rest: str) -> str:
-    named = re.search(r"'([^']+)'", rest)
-    if named is not None:
-        return f"this user of the server may not run '{escape(named[1])}'"
-    if "key" in rest:
-        return "this user of the server may not use this key"
-    return f"this user of the server lacks rights: {escape(rest)}"
 
 
 # Connections, and a client that has one.
@@ -259,14 +239,13 @@ class Allowance:
             raise redis_errors.InvalidResponse("a far too long answer")
 
 
-class _BoundedSocket:
-    """A socket that takes no more than ``allowance``, however its bytes come."""
+class _BoundedSocket(Struct):
+    """A socket that takes no more than ``_allowance``, however its bytes come."""
 
-    def __init__(self, over: Any, allowance: Allowance) -> None:
-        self._over = over
-        self._allowance = allowance
-        self._waits = True
-        self._is_fresh = True
+    _over: Any
+    _allowance: Allowance
+    _waits: bool = True
+    _is_fresh: bool = True
 
     def settimeout(self, timeout: float | None) -> None:
         self._waits = timeout != 0
@@ -361,16 +340,12 @@ class _ResolvingConnection(Connection):
             self._resolving = Future()
             threading.Thread(target=_resolve, args=(self._resolving, name, self.port), name="resolver", daemon=True).start()
         try:
-            addresses = self._resolving.result(self.allowance.timeout())
-        except TimeoutError:
-            if self._resolving.done():  # the C library's own
-                self._resolving = None
+            return self._resolving.result(self.allowance.timeout())
+        except TimeoutError:  # of this wait, or the C library's own
             raise TimeoutError(f"the name {name} is not resolved") from None
-        except OSError:
-            self._resolving = None
-            raise
-        self._resolving = None
-        return addresses
+        finally:
+            if self._resolving.done():
+                self._resolving = None
 
 
 def _resolve(found: Future[list[str]], host: str, port: int) -> None:
@@ -408,7 +383,8 @@ class RedisClient:
     failure closes the connection."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self._options = dict(endpoint)
+        self._kind = self._options.pop("connection_class")
         self._allowance = Allowance()
         self._connection: Any = None
         self.begin = self._allowance.begin
@@ -427,8 +403,7 @@ class RedisClient:
         over = self._connection._sock if self._connection is not None else None
         if over is None or over.family not in (socket.AF_INET, socket.AF_INET6):
             return None
-        (own, own_port), (other, other_port) = over.getsockname()[:2], over.getpeername()[:2]
-        return _end(own, own_port), _end(other, other_port)
+        return _end(*over.getsockname()[:2]), _end(*over.getpeername()[:2])
 
     def ask(self, *commands: Sequence[str | bytes | int]) -> list[Reply]:
         """The answers to these commands, in their order. A connection that stood open may have been closed meanwhile: then it is
@@ -449,8 +424,7 @@ class RedisClient:
     def _exchange(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Reply]:
         try:
             if self._connection is None:
-                options = {name: value for name, value in self._endpoint.items() if name != "connection_class"}
-                made = self._endpoint["connection_class"](allowance=self._allowance, **options)
+                made = self._kind(allowance=self._allowance, **self._options)
                 made.lib_name = made.lib_version = made.driver_info = None  # a look writes nothing, nor does it say what it is
                 self._connection = made
             self._connection.connect()
@@ -479,17 +453,16 @@ def _end(address: str, port: int) -> str:
 
 # Answers, checked and turned into plain values.
 
+_T = TypeVar("_T")
+
+
 def list_of(reply: Reply) -> list[Reply]:
     """Returns an array. Raises the error that the server answered, or ``Nonsense``."""
-    if not isinstance(reply, list):
-        raise _unexpected(reply)
-    return reply
+    return _checked(reply, list)
 
 
 def bytes_of(reply: Reply) -> bytes:
-    if not isinstance(reply, bytes):
-        raise _unexpected(reply)
-    return reply
+    return _checked(reply, bytes)
 
 
 def text_of(reply: Reply) -> str:
@@ -498,9 +471,7 @@ def text_of(reply: Reply) -> str:
 
 
 def number_of(reply: Reply) -> int:
-    if not isinstance(reply, int):
-        raise _unexpected(reply)
-    return reply
+    return _checked(reply, int)
 
 
 def fields_of(reply: Reply) -> dict[str, Reply]:
@@ -511,8 +482,10 @@ def fields_of(reply: Reply) -> dict[str, Reply]:
     return {text_of(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def _unexpected(reply: Reply) -> Exception:
-    return reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")
+def _checked(reply: Reply, kind: type[_T]) -> _T:
+    if not isinstance(reply, kind):
+        raise reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")
+    return reply
 
 
 # URLs of Redis servers.

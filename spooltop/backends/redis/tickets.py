@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from spooltop.engine.tickets import EPOCH_MS, parse_redis_ticket
+from spooltop.engine.tickets import EPOCH_MS, RedisTicket, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.vocabulary import Action, Key, Lock, LockHolder, escape
 
@@ -75,8 +75,8 @@ class RedisTickets:
         self._monotonic = monotonic
         self._seconds = seconds
         self._client = RedisClient(endpoint(url))
-        self._due: float | None = None
-        self._failures = 0
+        self._due = float("-inf")
+        self._again = _AGAIN
         self._last: tuple[Lock, ...] = ()
         self._found: dict[str, None] = {}
         self._scan = b"0"
@@ -87,11 +87,9 @@ class RedisTickets:
     def look(self) -> tuple[Lock, ...]:
         """The queues, each a lock of kind ``redis``. A problem of the server is shown as a lock that is ``unknown``, within
         seconds, whatever it answers."""
-        now = self._monotonic()
-        if self._due is not None and now < self._due:
-            return self._last
-        self._last, wait = self._looked()
-        self._due = self._monotonic() + wait
+        if self._monotonic() >= self._due:
+            self._last, wait = self._looked()
+            self._due = self._monotonic() + wait
         return self._last
 
     def why_not(self, action: Action | None, key: Key) -> SpooltopError | None:
@@ -118,11 +116,10 @@ class RedisTickets:
             if reply is not None and reply.startswith(_WRONG):
                 why = "the server wants another user or password: redis://USER:PASSWORD@HOST"
         else:
-            self._failures = 0
+            self._again = _AGAIN
             return found, _LEAST
         self._client.close()  # half an answer may be on its way
-        wait = min(_AGAIN * 2**self._failures, _AGAIN_AT_MOST)
-        self._failures = min(self._failures + 1, 10)
+        wait, self._again = self._again, min(2 * self._again, _AGAIN_AT_MOST)
         return (self._problem(why, failed=True),), wait
 
     def _problem(self, why: str, *, failed: bool = False) -> Lock:
@@ -166,33 +163,26 @@ class RedisTickets:
             why = f"{escape(key)} is not a ticket queue" if "WRONGTYPE" in str(number) else escape(str(number))
             return Lock(path, "redis", verdict="unknown", evidence=why)
         waiting = number_of(number) - 1
-        tickets = [member for raw in list_of(listed) if parse_redis_ticket(member := text_of(raw))]
+        members = map(text_of, list_of(listed))
+        tickets = [(member, ticket) for member in members if (ticket := parse_redis_ticket(member)) is not None]
         if not tickets:
             if self._named or number_of(counted):
                 return Lock(path, "redis", verdict="free", evidence="nobody has a ticket")
             self._found.pop(name, None)
             return None
-        head, *others = tickets
-        waiters = [LockHolder(None, _words(one), since=self._since(name, one)) for one in others]
         evidence = f"{waiting:,} wait{'s' if waiting == 1 else ''} for it; {_UNKNOWN}" if waiting > 0 else _UNKNOWN
-        holder = LockHolder(None, _words(head), since=self._since(name, head, since))
-        return Lock(path, "redis", (holder,), tuple(waiters), "blocked" if waiting > 0 else "held", evidence)
+        waiters = tuple(self._holder(name, *one) for one in tickets[1:])
+        holder = self._holder(name, *tickets[0], since)
+        return Lock(path, "redis", (holder,), waiters, "blocked" if waiting > 0 else "held", evidence)
 
-    def _since(self, name: str, member: str, head_since: Reply = None) -> float | None:
-        """Returns when the ticket was taken or became the head, epoch seconds. If only another clock has that, it is the
-        time of the first look that saw the ticket, and None at that look itself."""
-        ticket = parse_redis_ticket(member)
-        registered_ms = 0 if ticket is None else ticket.at_ms or 0
+    def _holder(self, name: str, member: str, ticket: RedisTicket, head_since: Reply = None) -> LockHolder:
+        """Describes who has a ticket, since it was taken or became the head. If only another clock has that, since the first look
+        that saw the ticket; None at that look itself."""
         digits = head_since if isinstance(head_since, bytes) else b""
         became = int(digits) if digits.isdigit() and len(digits) <= 20 else 0
-        if max(registered_ms, became) >= EPOCH_MS:
-            return max(registered_ms, became) / 1000
-        seen = self._seen_before.get((name, member))
-        self._seen[name, member] = self._clock() if seen is None else seen
-        return seen
-
-
-def _words(member: str) -> str:
-    """``ticket 7 1e6f71c9``: its number and the beginning of its token."""
-    ticket = parse_redis_ticket(member)
-    return escape(member) if ticket is None else f"ticket {ticket.number} {escape(ticket.token[:8])}".rstrip()
+        if (ms := max(ticket.at_ms or 0, became)) >= EPOCH_MS:
+            since: float | None = ms / 1000
+        else:
+            since = self._seen_before.get((name, member))
+            self._seen[name, member] = self._clock() if since is None else since
+        return LockHolder(None, f"ticket {ticket.number} {escape(ticket.token[:8])}".rstrip(), since=since)
