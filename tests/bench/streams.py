@@ -25,8 +25,8 @@ from redis import Redis
 import spooltop
 from spooltop.backends.redis.client import RedisClient, StreamAddress
 from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.backends.redis.streams.look import PidJudge
 from spooltop.backends.redis.streams.reader import StreamReader
+from spooltop.backends.redis.streams.server import PidJudge
 from spooltop.backends.surroundings import LocalClient
 from spooltop.control import Control, open_control
 from spooltop.model.backend import FIRST_SORT, ListQuery, OpenSettings, Sort

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import cast
+
+from msgspec import Struct
 
 from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
 from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
@@ -14,10 +17,10 @@ from spooltop.model.target import Labels, Target
 from spooltop.model.vocabulary import escape
 
 from ..surroundings import Surroundings
-from .client import Endpoint, Login, StreamAddress
+from .client import Login, StreamAddress
 from .operator.changes import OperatorConnection, can_change
 from .stream_names import StreamNames
-from .streams.server import find_groups, resolved
+from .streams.server import PidJudge, find_groups, resolved
 
 # Rights of a user of the server, asked now and then and kept meanwhile.
 
@@ -25,18 +28,16 @@ _KEPT = 30.0
 """Seconds for which the rights of a user are not asked again."""
 
 
-class PermissionProbe:
+class PermissionProbe(Struct):
     """Finds out now and then what a user of the server may do to a group. For one thread."""
 
-    def __init__(self, endpoint: Endpoint, names: StreamNames, shown: str) -> None:
-        self._server = OperatorConnection(endpoint, shown, names)
-        self._found: Capabilities | None = None
-        self._until = 0.0
+    _server: OperatorConnection
+    _found: Capabilities = Capabilities()
+    _until: float = 0.0
 
     def found(self) -> Capabilities:
         """Returns what may be done, as of some seconds ago."""
-        if self._found is None or time.monotonic() >= self._until:
-            self._found = None
+        if time.monotonic() >= self._until:
             try:
                 self._found, self._until = can_change(self._server), time.monotonic() + _KEPT
             except SpooltopError as error:  # that passes: it is asked again at the next look
@@ -50,27 +51,25 @@ _THIS_HOST = "this-host"
 """Value of the setting ``claims.pids``: numbers in the names of consumers of this host are pids."""
 
 
-class RedisBackend:
-    """Implements ``model.backend.Backend``. A target is one consumer group of one stream. ``around`` makes what answers questions
-    about processes, for a setting ``claims.pids``."""
+class RedisBackend(Struct):
+    """Implements ``model.backend.Backend``. A target is one consumer group of one stream. ``_around`` makes what answers
+    questions about processes, for a setting ``claims.pids``."""
 
-    name = "redis"
-
-    def __init__(self, around: Callable[[str], Surroundings]) -> None:
-        self._around = around
+    _around: Callable[[str], Surroundings]
+    name: str = "redis"
 
     def identify(self, spec: str, asked: OpenAs) -> Target:
         """Reads the address, and asks for the group where it names none or a pattern; all else is asked when it is opened. Raises
         ``UsageError``."""
         address = StreamAddress.parse(spec)
         if address.group is None or address.pattern:
-            address = _with_group(address, asked.environ)
+            with suppress(NotASpool, Unavailable):  # whoever opens it is told
+                address = resolved(address, Login.from_settings(asked.environ))
         return Target("stream", address.shown, address.shown, address, None, Labels(who="who holds the claim"))
 
     def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
         from socket import gethostname
 
-        from .streams.look import PidJudge
         from .streams.reader import StreamReader
 
         login = Login.from_settings(settings.words)
@@ -78,7 +77,7 @@ class RedisBackend:
         assert address.group is not None
         endpoint, names = address.endpoint(login), StreamNames(address.stream, address.group)
         judge = PidJudge(self._around(settings.pids), gethostname(), vouched=settings.pids == _THIS_HOST)
-        probe = PermissionProbe(endpoint, names, address.shown)
+        probe = PermissionProbe(OperatorConnection(endpoint, address.shown, names))
         maxlen = _maxlen(settings.words)
         reader = StreamReader(endpoint, names, address.shown, judge, settings, maxlen=maxlen, capabilities=probe.found)
 
@@ -118,14 +117,6 @@ def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:
     if address.group is not None and not address.pattern:
         return [spec]
     return [one.spec for one in find_groups(address, Login.from_settings(words))]
-
-
-def _with_group(address: StreamAddress, words: Mapping[str, str]) -> StreamAddress:
-    """Returns the address with the only group of its stream; as it is where that cannot be known: whoever opens it is told."""
-    try:
-        return resolved(address, Login.from_settings(words))
-    except (NotASpool, Unavailable):
-        return address
 
 
 def _maxlen(words: Mapping[str, str]) -> int:

@@ -39,8 +39,18 @@ from ...plan_options import InjectedContent, pause_reason
 from ..client import Endpoint, ErrorReply, Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from ..streams.listing import PendingEntry, StreamFetcher, aside_row, claim_row, claims_of, heads_of, waiting_row
-from ..streams.look import JudgedMember, Looker, PidJudge, judged_consumers
-from ..streams.server import CLAIMS, HEADS, ID, ZERO, StreamServer, id_order
+from ..streams.server import (
+    CLAIMS,
+    HEADS,
+    ID,
+    ZERO,
+    JudgedMember,
+    Looker,
+    PidJudge,
+    StreamServer,
+    id_order,
+    judged_consumers,
+)
 from .changes import (
     BATCHES,
     LEAVES,

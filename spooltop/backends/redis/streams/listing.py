@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -14,15 +14,25 @@ from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames
-from .look import JudgedMember
-from .server import CLAIMS, HEADS, SKIP, ZERO, Command, entry_time, id_order, translate_errors
+from .server import (
+    CLAIMS,
+    HEADS,
+    SKIP,
+    ZERO,
+    Command,
+    JudgedMember,
+    checked_id,
+    entry_time,
+    id_order,
+    translate_errors,
+)
 
 # Rows of lists: entries that wait, claims, and messages that were set aside.
 
 
 class PendingEntry(Struct, frozen=True):
     """An entry, claimed by ``consumer`` at ``delivered`` (milliseconds of the server's clock), if it was delivered. ``size`` is
-    None where its entry was deleted or trimmed, unless ``described`` is False: it was not asked for."""
+    None where it was not asked for, and where its entry is ``gone``: deleted or trimmed."""
 
     id: str
     consumer: str = ""
@@ -30,7 +40,7 @@ class PendingEntry(Struct, frozen=True):
     deliveries: int = 0
     size: int | None = None
     source: str | None = None
-    described: bool = True
+    gone: bool = False
     notes: Mapping[str, str] = {}
     """Notes of spooltop about a message that was set aside, or put again."""
 
@@ -43,10 +53,10 @@ def claims_of(reply: Reply, now: float = 0.0) -> list[PendingEntry]:
 def _claim(parts: Sequence[Reply], now: float) -> PendingEntry:
     id, consumer, deliveries = checked_id(parts[0]), text_of(parts[1]), number_of(parts[3])
     if len(parts) < 6:
-        return PendingEntry(id, consumer, round(now * 1000) - number_of(parts[2]), deliveries, described=False)
+        return PendingEntry(id, consumer, round(now * 1000) - number_of(parts[2]), deliveries)
     size = number_of(parts[4])
     return PendingEntry(
-        id, consumer, number_of(parts[2]), deliveries, None if size < 0 else size, _source(parts[5]), described=size > -2
+        id, consumer, number_of(parts[2]), deliveries, None if size < 0 else size, _source(parts[5]), gone=size == -1
     )
 
 
@@ -71,12 +81,6 @@ def fields_by_name(reply: Reply) -> Mapping[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=False))
 
 
-def checked_id(reply: Reply) -> str:
-    """Returns the id of an entry. Raises ``Nonsense`` for what is none."""
-    id_order(id := text_of(reply))
-    return id
-
-
 def _source(reply: Reply) -> str | None:
     return None if reply is None else text_of(reply)
 
@@ -89,14 +93,14 @@ def claim_row(claim: PendingEntry, judged: JudgedMember | None) -> Row:
         claim.delivered / 1000, False, claim.source, claim.deliveries, Verdict.UNKNOWN if judged is None else judged.verdict,
         "its consumer is not known" if judged is None else judged.evidence,
         Owner(name=claim.consumer) if judged is None else judged.owner,
-        "its entry was deleted or trimmed; only the claim is left" if claim.described and claim.size is None else "",
+        "its entry was deleted or trimmed; only the claim is left" if claim.gone else "",
     )  # fmt: skip
 
 
 def waiting_row(entry: PendingEntry, not_before: float | None = None) -> Row:
     """Returns the row of an entry that was never delivered, or was handed back and waits as the new ones do."""
     at = entry_time(entry.id)
-    note = "its entry was deleted or trimmed" if entry.described and entry.size is None else ""
+    note = "its entry was deleted or trimmed" if entry.gone else ""
     return Row(
         ("new", entry.id), Box.NEW, entry.id, entry.id, entry.size, at, at, False, entry.source, entry.deliveries, note=note,
         not_before=not_before,
@@ -144,10 +148,6 @@ def id_after(id: str) -> str:
 _T = TypeVar("_T")
 
 
-def _page(entries: list[PendingEntry]) -> tuple[int, str, list[PendingEntry]]:
-    return len(entries), entries[-1].id if entries else "", entries
-
-
 class StreamFetcher(Struct):
     """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. ``now`` is the clock of the server. Every
     method may raise ``Unavailable``."""
@@ -159,18 +159,20 @@ class StreamFetcher(Struct):
     entry_size: int = 0
     """Bytes of an entry in the mean, as far as that is known."""
 
-    def heads(self, begin: str, end: str, most: int, *, box: Box = Box.NEW, back: bool = False) -> list[PendingEntry]:
+    def entries(
+        self, begin: str, end: str, most: int, consumer: str | None = None, *, box: Box = Box.NEW, back: bool = False
+    ) -> list[PendingEntry]:
         """Returns up to ``most`` entries between two ids, the last ones first with ``back``; those of the side stream of a
-        ``box`` that has one."""
-        step = self.fitting(PAGE)
-        pages = self._pages(HEADS, lambda reply: _page(heads_of(reply)), step, begin, end, most, box=box, back=back)
-        return [one for _, _, entries in pages for one in entries]
+        ``box`` that has one, or the claims of a ``consumer``, oldest id first. With size and source where scripts may run."""
+        now = 0.0 if consumer is None else self._now()
 
-    def claims(self, consumer: str, begin: str, end: str, most: int) -> list[PendingEntry]:
-        """Returns up to ``most`` claims of a consumer, oldest id first, with size and source where scripts may run."""
-        now, step = self._now(), self.fitting(_CLAIMS_PAGE)
-        pages = self._pages(CLAIMS, lambda reply: _page(claims_of(reply, now)), step, begin, end, most, consumer)
-        return [one for _, _, entries in pages for one in entries]
+        def page(reply: Reply) -> tuple[int, str, list[PendingEntry]]:
+            found = heads_of(reply) if consumer is None else claims_of(reply, now)
+            return len(found), found[-1].id if found else "", found
+
+        script, step = (HEADS, PAGE) if consumer is None else (CLAIMS, _CLAIMS_PAGE)
+        pages = self._pages(script, page, self.fitting(step), begin, end, most, consumer, box=box, back=back)
+        return [one for _, _, found in pages for one in found]
 
     def skip(self, begin: str, end: str, most: int, consumer: str | None = None, *, back: bool = False) -> tuple[int, str]:
         """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them."""
@@ -178,6 +180,11 @@ class StreamFetcher(Struct):
         for some, at, _ in self._pages(SKIP, skipped, step, begin, end, most, consumer, back=back):
             count, last = count + some, at or last
         return count, last
+
+    def first(self, begin: str) -> tuple[str, int]:
+        """Returns the id of the first entry from an id on, "" where there is none, and its size."""
+        _, id, size = next(self._pages(SKIP, skipped, 1, begin, "+", 1))
+        return id, size
 
     def _pages(
         self, script: str, parse: Callable[[Reply], tuple[int, str, _T]], step: int, begin: str, end: str, most: int,
@@ -187,31 +194,18 @@ class StreamFetcher(Struct):
         number, the id of the last of them, and more."""
         while most > 0:
             wanted = min(step, most, most if self._scripts else PAGE)
-            page = number, last, _ = self._run(script, self._range(begin, end, wanted, consumer, back=back, box=box), parse)
+            if consumer is not None:  # a name may be empty
+                plain: Command = ("XPENDING", self._names.stream, self._names.group, begin, end, wanted, consumer)
+            elif back:
+                plain = ("XREVRANGE", self._names.stream, end, begin, "COUNT", wanted)
+            else:
+                plain = ("XRANGE", self._names.of_box(box), begin, end, "COUNT", wanted)
+            page = number, last, _ = self._run(script, plain, parse)
             yield page
             if number < wanted:
                 return
             most -= number
             begin, end = (begin, f"({last}") if back else (f"({last}", end)
-
-    def _range(
-        self, begin: str, end: str, most: int, consumer: str | None = None, *, back: bool = False, box: Box = Box.NEW
-    ) -> Command:
-        """Returns the command for up to ``most`` entries or claims between two ids."""
-        if consumer is not None:  # a name may be empty
-            return ("XPENDING", self._names.stream, self._names.group, begin, end, most, consumer)
-        if back:
-            return ("XREVRANGE", self._names.stream, end, begin, "COUNT", most)
-        return ("XRANGE", self._names.of_box(box), begin, end, "COUNT", most)
-
-    def first_command(self, begin: str) -> Command:
-        """Returns the command that asks for the first entry from an id on, to be sent along with others."""
-        return self._command(SKIP, self._range(begin, "+", 1))
-
-    def first_of(self, reply: Reply, begin: str) -> str | None:
-        """Returns the id in the answer to ``first_command``; None where there is no entry."""
-        refused = isinstance(reply, ErrorReply) and _refused(reply)
-        return (self.skip(begin, "+", 1) if refused else skipped(reply))[1] or None
 
     def fitting(self, most: int, size: int = 1 << 20) -> int:
         """Returns how many entries, up to ``most``, the server reads in one step of about ``size`` bytes."""
@@ -239,23 +233,19 @@ class StreamFetcher(Struct):
         with translate_errors():
             return next(iter(claims_of(reply, self._now())), None)
 
-    def _command(self, script: str, plain: Command) -> Command:
-        """Returns the command that runs a script, or the plain one where this user or an old server does not let it run."""
-        if not self._scripts:
-            return plain
-        return ("EVAL_RO", script, 1, plain[1], *(("heads",) if script == CLAIMS else ()), *plain)
-
     def _run(self, script: str, plain: Command, parse: Callable[[Reply], _T]) -> _T:
-        (reply,) = self._ask(self._command(script, plain))
-        if self._scripts and isinstance(reply, ErrorReply) and _refused(reply):
-            self._scripts = False
+        """Runs a script, or the plain command where this user or an old server does not let it run."""
+        reply: Reply = None
+        if self._scripts:
+            heads = ("heads",) if script == CLAIMS else ()
+            (reply,) = self._ask(("EVAL_RO", script, 1, plain[1], *heads, *plain))
+            if isinstance(reply, ErrorReply):
+                words = str(reply)
+                self._scripts = not (words.startswith(("NOPERM", "ERR unknown command")) or "permissions" in words)
+        if not self._scripts:
             (reply,) = self._ask(plain)
         with translate_errors():
             return parse(reply)
-
-
-def _refused(error: ErrorReply) -> bool:
-    return str(error).startswith(("NOPERM", "ERR unknown command")) or "permissions" in str(error)
 
 
 def skipped(reply: Reply) -> tuple[int, str, int]:
@@ -327,16 +317,13 @@ class Part(Struct):
 
     def _between(self, begin: str, end: str, most: int) -> list[Row]:
         """Fetches up to ``most`` rows between two ids."""
-        if self.consumer is None:
-            heads = self.fetcher.heads(begin, end, most, box=self.box)
-            if self.box is Box.NEW:
-                return list(map(waiting_row, heads))
-            return [aside_row(self.box, head, self.retention) for head in heads]
-        claims = self.fetcher.claims(self.consumer, begin, end, most)
+        found = self.fetcher.entries(begin, end, most, self.consumer, box=self.box)
         if self.judged is not None:
-            return [claim_row(claim, self.judged) for claim in claims]
-        delays = self.fetcher.delays([one.id for one in claims]) if self.consumer == LATER else [None] * len(claims)
-        return list(map(waiting_row, claims, delays))
+            return [claim_row(claim, self.judged) for claim in found]
+        if self.box is not Box.NEW:
+            return [aside_row(self.box, head, self.retention) for head in found]
+        delays = self.fetcher.delays([one.id for one in found]) if self.consumer == LATER else [None] * len(found)
+        return list(map(waiting_row, found, delays))
 
     def _last(self, most: int) -> list[Row]:
         """Returns the ``most`` last entries, or as many of these from their beginning as a window shows."""
@@ -344,7 +331,7 @@ class Part(Struct):
         if most > 1_000:
             _, first = self.fetcher.skip(low, "+", most, back=True)
             return self._between(first, "+", min(most, 200)) if first else []
-        return list(map(waiting_row, self.fetcher.heads(low, "+", most, back=True)))[::-1]
+        return list(map(waiting_row, self.fetcher.entries(low, "+", most, back=True)))[::-1]
 
     def _nearest(self, start: int) -> int:
         """Returns the last position up to ``start`` before which the id is known."""
@@ -359,12 +346,11 @@ class Part(Struct):
             before = self.marks[start] = f"{first + (last - first) * start // self.count}-0"
             return before
         while position < start:
-            counted, last_id = self.fetcher.skip(id_after(before), "+", min(1_000, start - position), self.consumer)
+            counted, last_id = self.fetcher.skip(id_after(before), "+", min(5_000, start - position), self.consumer)
             if counted == 0:
                 break
             position, before = position + counted, last_id
-            if position % 5_000 == 0 or position == start:
-                self.marks[position] = before
+            self.marks[position] = before
         return before
 
     def _times(self) -> tuple[int, int]:
@@ -374,40 +360,39 @@ class Part(Struct):
         return first, last
 
 
-class PagedListing:
-    """List of ``parts``, one after the other, from the end with ``backwards``. Of a window that cannot be
-    fetched there are the rows that were shown before, also by the list ``before`` of the same query, if any."""
+Window: TypeAlias = "tuple[int, int, Sequence[Row]]"
+"""Its start, its stop, and its rows."""
 
-    timed = False
+
+class PagedListing(Struct):
+    """List of ``parts``, one after the other, from the end with ``backwards``. Of a window that cannot be fetched there are the
+    rows that were shown before, also by another list of the same query, which had ``stale``."""
+
+    query: ListQuery
+    _parts: Sequence[Part]
+    _backwards: bool
+    complete: bool
+    generation: int
+    _stale: Window = (0, 0, ())
+    _last: Window = (0, 0, ())
+    timed: bool = False
     ordered_over: int | None = None
 
-    def __init__(
-        self, query: ListQuery, parts: Sequence[Part], *, backwards: bool, complete: bool, generation: int,
-        before: PagedListing | None = None,
-    ) -> None:  # fmt: skip
-        self.query = query
-        self.complete = complete
-        self.generation = generation
-        self._parts = parts
-        self._backwards = backwards
-        self._count = sum(part.count for part in parts)
-        self._last: tuple[int, int, Sequence[Row]] = (0, 0, ())
-        self._stale: tuple[int, int, Sequence[Row]] = (0, 0, ()) if before is None else before.shown
-
     @property
-    def shown(self) -> tuple[int, int, Sequence[Row]]:
+    def shown(self) -> Window:
         """The window that was fetched last, with its rows."""
         return self._last if self._last[2] else self._stale
 
     def __len__(self) -> int:
-        return self._count
+        return sum(part.count for part in self._parts)
 
     def window(self, start: int, stop: int) -> Sequence[Row]:
-        start, stop = max(0, start), min(self._count, max(0, stop))
+        count = len(self)
+        start, stop = max(0, start), min(count, max(0, stop))
         begin, end, rows = self._last
         if begin <= start and stop <= end:
             return rows[start - begin : stop - begin]
-        first, last = (self._count - stop, self._count - start) if self._backwards else (start, stop)
+        first, last = (count - stop, count - start) if self._backwards else (start, stop)
         found: list[Row] = []
         try:
             for part in self._parts:
@@ -435,7 +420,7 @@ class PagedListing:
         try:
             for part in self._parts:
                 if (at := part.find(str(key[1]))) is not None:
-                    return self._count - 1 - before - at if self._backwards else before + at
+                    return len(self) - 1 - before - at if self._backwards else before + at
                 before += part.count
         except Unavailable:
             return None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.backends.access import user_name
@@ -34,7 +35,7 @@ from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began, escape, json_object
 
 from ...row_listing import RowListing
-from ..client import Endpoint, ErrorReply, text_of
+from ..client import Endpoint, text_of
 from ..stream_names import HANDED_BACK, HANDED_IDLE, LATER, StreamNames
 from .listing import (
     PagedListing,
@@ -45,10 +46,22 @@ from .listing import (
     claims_of,
     id_after,
     in_order_of_ids,
-    skipped,
 )
-from .look import GroupState, JudgedMember, KeptAnswers, Look, Looker, PidJudge, judged_consumers
-from .server import Command, StreamChanges, StreamServer, entry_time, id_order, translate_errors
+from .server import (
+    ID,
+    Command,
+    GroupState,
+    JudgedMember,
+    Look,
+    Looker,
+    PidJudge,
+    StreamChanges,
+    StreamServer,
+    entry_time,
+    id_order,
+    judged_consumers,
+    translate_errors,
+)
 
 # Number of the entries that a group has not been given yet, also where the server has lost count of them.
 
@@ -73,15 +86,14 @@ def behind(look: Look, group: GroupState) -> Undelivered | None:
     return None if group.lag is None else Undelivered(min(group.lag, look.length))
 
 
-class UndeliveredCounter:
+class UndeliveredCounter(Struct):
     """Counts at most ``_STEP`` entries a look, and goes on there at the next look."""
 
-    def __init__(self, fetcher: StreamFetcher) -> None:
-        self._fetcher = fetcher
-        self._begin = ""
-        self._end = ""
-        self._counted = 0
-        self._deleted: tuple[str | None, int] = (None, 0)
+    _fetcher: StreamFetcher
+    _begin: str = ""
+    _end: str = ""
+    _counted: int = 0
+    _deleted: tuple[str | None, int] = (None, 0)
 
     def count(self, look: Look) -> Undelivered:
         """Returns how many entries of this look were never delivered. Raises ``Unavailable``.
@@ -221,11 +233,10 @@ class _Counters(NamedTuple):
     aside: int
 
 
-class CounterFlow:
+class CounterFlow(Struct):
     """Derives the flow from the counters of the server: exact, however fast it is, while the server counts what a group reads."""
 
-    def __init__(self) -> None:
-        self._before: _Counters | None = None
+    _before: _Counters | None = None
 
     def forget(self) -> None:
         """Begins anew: what happened meanwhile is not known."""
@@ -242,14 +253,12 @@ class CounterFlow:
         if before is None or after.added < before.added:
             return Flow(now, now)
         arrived = after.added - before.added
+        flow = Flow(before.at, now, arrived=arrived, exact=False, measured=True, holders_counted=False)
         if read is None or before.read is None or read < before.read:
-            return Flow(before.at, now, arrived=arrived, exact=False, measured=True, holders_counted=False)
+            return flow
         claimed = read - before.read
         acked = claimed - (after.pending - before.pending) - max(0, after.aside - before.aside)
-        return Flow(
-            before.at, now, arrived=arrived, claimed=claimed, done=max(0, acked), exact=before.exact and exact, measured=True,
-            holders_counted=False,
-        )  # fmt: skip
+        return replace(flow, claimed=claimed, done=max(0, acked), exact=before.exact and exact)
 
 
 # The consumers of a group, as the Consumers view lists them.
@@ -299,40 +308,6 @@ class SeenClaims(NamedTuple):
     undelivered: str | None = None
     oldest: str | None = None
     handed_at: float | None = None
-
-
-def see_claims(
-    server: StreamServer, fetcher: StreamFetcher, names: StreamNames, look: Look, judged: Mapping[str, JudgedMember],
-    kept: KeptAnswers,
-) -> SeenClaims:  # fmt: skip
-    """Reads the first claims of each verdict, and the oldest messages that wait. Raises ``Unavailable``."""
-    last, undelivered = look.group.last_delivered, None
-    heads: list[Command] = []
-    if look.first is not None and id_order(look.first) > id_order(last):
-        undelivered = look.first
-    elif look.first is not None and id_order(look.last) > id_order(last):
-        if kept.due(_UNDELIVERED):
-            heads = [fetcher.first_command(id_after(last))]
-        else:
-            known = fetcher.first_of(kept.answer(_UNDELIVERED), id_after(last))
-            undelivered = known if known is not None and id_order(known) > id_order(last) else None
-    wanted = [(name, 1) for name in (HANDED_BACK, LATER) if pending_of(look, name)] + _wanted(judged)
-    commands: list[Command] = [("XPENDING", names.stream, names.group, "-", "+", most, name) for name, most in wanted]
-    if look.group.pending:
-        commands.append(("XPENDING", names.stream, names.group, "-", "+", 1))
-    replies = server.ask(*heads, *commands) if heads or commands else []
-    with translate_errors():
-        if heads:
-            head = replies.pop(0)
-            undelivered = fetcher.first_of(head, id_after(last))
-            kept.note(_UNDELIVERED, head, 0 if isinstance(head, ErrorReply) else skipped(head)[2])
-        oldest = claims_of(replies.pop(), look.now) if look.group.pending else []
-        found = [claim for reply in replies for claim in claims_of(reply, look.now)]
-    rows = [claim_row(claim, judged[claim.consumer]) for claim in found if claim.consumer in judged]
-    rows.sort(key=lambda row: row.in_box_since or 0.0)
-    back = min((claim.id for claim in found if claim.consumer not in judged), default=None, key=id_order)
-    handed = next((claim.delivered / 1000 + HANDED_IDLE for claim in found if claim.consumer == HANDED_BACK), None)
-    return SeenClaims(tuple(rows), back, undelivered, oldest[0].id if oldest else None, handed)
 
 
 def _wanted(judged: Mapping[str, JudgedMember]) -> list[tuple[str, int]]:
@@ -404,7 +379,8 @@ class StreamReader:
         self._state: object = None
         self._generation = 0
         self._away = False
-        self._kept: dict[ListQuery, PagedListing | RowListing] = {}
+        self._kept: dict[ListQuery, Listing] = {}
+        """The last few lists, to be shown while the server is away."""
         self._step = ""
 
     def see(self, *, rescan: bool = False) -> Observation:
@@ -426,7 +402,7 @@ class StreamReader:
         look = self._looker.look()
         judged = judged_consumers(look, self._judge)
         self._fetcher.entry_size = (look.server.used or 0) // max(1, look.length)
-        claims = see_claims(self._server, self._fetcher, self._names, look, judged, self._looker.kept)
+        claims = self._see_claims(look, judged)
         undelivered = self._counter.count(look)
         self._look, self._judged, self._claims, self._undelivered = look, judged, claims, undelivered
         self._note_state(look)
@@ -461,6 +437,31 @@ class StreamReader:
             generation=self._generation,
             hidden=hidden_facts(look),
         )
+
+    def _see_claims(self, look: Look, judged: Mapping[str, JudgedMember]) -> SeenClaims:
+        """Reads the first claims of each verdict, and the oldest messages that wait. Raises ``Unavailable``."""
+        names, kept = self._names, self._looker.kept
+        last, undelivered = look.group.last_delivered, None
+        if look.first is not None and id_order(look.first) > id_order(last):
+            undelivered = look.first
+        elif look.first is not None and id_order(look.last) > id_order(last):
+            if kept.due(_UNDELIVERED):
+                kept.note(_UNDELIVERED, *self._fetcher.first(id_after(last)))
+            known = kept.answer(_UNDELIVERED)
+            undelivered = known if known and id_order(known) > id_order(last) else None
+        wanted = [(name, 1) for name in (HANDED_BACK, LATER) if pending_of(look, name)] + _wanted(judged)
+        commands: list[Command] = [("XPENDING", names.stream, names.group, "-", "+", most, name) for name, most in wanted]
+        if look.group.pending:
+            commands.append(("XPENDING", names.stream, names.group, "-", "+", 1))
+        replies = self._server.ask(*commands) if commands else []
+        with translate_errors():
+            oldest = claims_of(replies.pop(), look.now) if look.group.pending else []
+            found = [claim for reply in replies for claim in claims_of(reply, look.now)]
+        rows = [claim_row(claim, judged[claim.consumer]) for claim in found if claim.consumer in judged]
+        rows.sort(key=lambda row: row.in_box_since or 0.0)
+        back = min((claim.id for claim in found if claim.consumer not in judged), default=None, key=id_order)
+        handed = next((claim.delivered / 1000 + HANDED_IDLE for claim in found if claim.consumer == HANDED_BACK), None)
+        return SeenClaims(tuple(rows), back, undelivered, oldest[0].id if oldest else None, handed)
 
     def _unseen(self, trouble: Unavailable, now: float) -> Observation:
         """Returns the last picture, marked as such, where the server says nothing; none where it never did."""
@@ -532,53 +533,39 @@ class StreamReader:
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         self._step = f"listing {query.box}"
+        kept = self._kept.pop(query, None)  # while the server is away, what was fetched of it is all there is
         try:
-            return self._listed(query, cancelled, progress)
+            made = kept if self._away and kept is not None else self._listed(query, kept, cancelled, progress)
         except Unavailable:
-            if (kept := self._kept.get(query)) is not None:
-                return kept
-            return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
+            nothing = RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
+            made = nothing if kept is None else kept
         finally:
             self._step = ""
-
-    def _listed(self, query: ListQuery, cancelled: Callable[[], bool], progress: ListProgress | None) -> Listing:
-        parts = self._parts(query.box)
-        made: PagedListing | RowListing
-        if (backwards := in_order_of_ids(query)) is not None:
-            complete = self._look is not None and (self._undelivered.complete or query.box is not Box.NEW)
-            kept = self._kept.get(query)
-            if self._away and kept is not None:
-                return kept  # what was fetched of it is all there is
-            before = kept if isinstance(kept, PagedListing) else None
-            made = PagedListing(
-                query, parts, backwards=backwards, complete=complete, generation=self._generation, before=before
-            )
-            if self._away:
-                return made
-        else:
-            parts, rows = _of_consumers(parts, query, self._clock()), list[Row]()
-            total = max(1, sum(one.count for one in parts))
-            for page in chain.from_iterable(part.rows() for part in parts):
-                rows += page
-                if cancelled() or len(rows) >= LISTED_AT_MOST:
-                    break
-                if progress is not None and progress.due():
-                    progress.advanced(len(rows) / total, (), 0)
-            state = None if self._last is None else self._last.boxes.get(query.box)
-            most = LISTED_AT_MOST if len(rows) >= LISTED_AT_MOST else None
-            complete = self._look is not None and most is None and not cancelled() and (state is None or state.complete)
-            made = RowListing(
-                query, rows[:most], now=self._clock(), complete=complete, generation=self._generation, ordered_over=most
-            )
-        self._keep(made)
+        self._kept = {query: made, **dict(islice(self._kept.items(), _KEPT - 1))}
         return made
 
-    def _keep(self, listed: PagedListing | RowListing) -> None:
-        """Keeps a list, to be shown while the server is away; of all only the last few."""
-        self._kept.pop(listed.query, None)
-        self._kept[listed.query] = listed
-        while len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
+    def _listed(
+        self, query: ListQuery, before: Listing | None, cancelled: Callable[[], bool], progress: ListProgress | None
+    ) -> Listing:  # fmt: skip
+        parts = self._parts(query.box)
+        if (backwards := in_order_of_ids(query)) is not None:
+            complete = self._look is not None and (self._undelivered.complete or query.box is not Box.NEW)
+            stale = before.shown if isinstance(before, PagedListing) else (0, 0, ())
+            return PagedListing(query, parts, backwards, complete, self._generation, stale)
+        parts, rows = _of_consumers(parts, query, self._clock()), list[Row]()
+        total = max(1, sum(one.count for one in parts))
+        for page in chain.from_iterable(part.rows() for part in parts):
+            rows += page
+            if cancelled() or len(rows) >= LISTED_AT_MOST:
+                break
+            if progress is not None and progress.due():
+                progress.advanced(len(rows) / total, (), 0)
+        state = None if self._last is None else self._last.boxes.get(query.box)
+        most = LISTED_AT_MOST if len(rows) >= LISTED_AT_MOST else None
+        complete = self._look is not None and most is None and not cancelled() and (state is None or state.complete)
+        return RowListing(
+            query, rows[:most], now=self._clock(), complete=complete, generation=self._generation, ordered_over=most
+        )
 
     def _parts(self, box: Box) -> list[Part]:
         look = self._look
@@ -641,22 +628,21 @@ class StreamReader:
 
     def _located(self, id: str) -> TrackedMessage:
         look = self._look
-        if look is None or not id.replace("-", "").isdecimal() or id.count("-") != 1:
+        if look is None or ID.match(id) is None:
             return TrackedMessage(id)
         put_at = entry_time(id)
         claim = self._fetcher.claim(id)
-        if claim is not None and claim.consumer in (HANDED_BACK, LATER):
+        if claim is None:
+            waits = id_order(id) > id_order(look.group.last_delivered) and bool(self._fetcher.entries(id, id, 1))
+        else:
+            waits = claim.consumer in (HANDED_BACK, LATER)
+        if waits:
             return TrackedMessage(id, Box.NEW, put_at=put_at)
-        if claim is not None:
-            judged = self._judged.get(claim.consumer)
-            pid = None if judged is None else judged.owner.pid
-            verdict = None if judged is None else judged.verdict
-            return TrackedMessage(
-                id, Box.CUR, claimed_at=claim.delivered / 1000, pid=pid, verdict=verdict, put_at=put_at
-            )
-        if id_order(id) > id_order(look.group.last_delivered) and self._fetcher.heads(id, id, 1):
-            return TrackedMessage(id, Box.NEW, put_at=put_at)
-        return TrackedMessage(id, gone_at=look.now, put_at=put_at)
+        if claim is None:
+            return TrackedMessage(id, gone_at=look.now, put_at=put_at)
+        judged = self._judged.get(claim.consumer)
+        pid, verdict = (None, None) if judged is None else (judged.owner.pid, judged.verdict)
+        return TrackedMessage(id, Box.CUR, claimed_at=claim.delivered / 1000, pid=pid, verdict=verdict, put_at=put_at)
 
     def consumers(self) -> ConsumerList:
         found = consumer_list(self._judged, self._claims.rows, self._clock())
@@ -701,15 +687,17 @@ def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[P
     chosen = query.selection
     words = parse(" ".join(filter(None, (query.filter, chosen.filter if chosen is not None else ""))), lenient=True)
     terms = [(term, wanted) for term, wanted in words.terms if term.key in ("holder", "pid", "verdict")]
-    found: list[tuple[bool, Part]] = []
-    for part in parts:
-        if part.consumer is None or part.judged is None:
-            found.append((False, part))
-            continue
-        facts = MessageFacts(claim_row(PendingEntry("0-0", part.consumer, round(now * 1000), 1), part.judged), now)
-        if all(term.holds(facts) is wanted for term, wanted in terms):
-            found.append((not any(text in escape(part.consumer) for text in words.texts), part))
-    return [part for _, part in sorted(found, key=lambda one: one[0])]
+
+    def fits(part: Part) -> bool:
+        if part.judged is None:
+            return True
+        facts = MessageFacts(claim_row(PendingEntry("0-0", part.judged.name, round(now * 1000), 1), part.judged), now)
+        return all(term.holds(facts) is wanted for term, wanted in terms)
+
+    def is_unnamed(part: Part) -> bool:
+        return part.judged is not None and not any(text in escape(part.judged.name) for text in words.texts)
+
+    return sorted(filter(fits, parts), key=is_unnamed)
 
 
 def _running(judged: Mapping[str, JudgedMember]) -> int:
