@@ -29,9 +29,9 @@ How one message travels, from the key ``r`` to rename(2), and back into the list
 5. ``backends/directory/operator/planning.py`` pins each message that may go, and says why the others may not
 6. ``backends/journal/item_operator.py`` takes the plan step by step: intent, change, result, for every kind of queue
 7. ``backends/journal/record_log.py`` writes the two lines and reads them back, for undo and for ``ops``
-8. ``backends/directory/operator/messages.py`` sorts the messages of a step into runs from one folder into one
-9. ``backends/directory/operator/moving.py`` tests the holder and the file again, and renames it
-10. ``backends/directory/operator/undo.py`` pins the way back
+8. ``backends/directory/operator/moving.py`` sorts the messages of a step into runs from one folder into one, tests the holder
+   and the file of each again, and renames it
+9. ``backends/directory/operator/operator.py`` ties these together, and pins the way back
 """
 
 TYPE_CHECKING = False  # typing takes 5 ms to load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from msgspec import Struct
@@ -33,14 +33,6 @@ from .storage.location import Place, safe_name
 # messages are made or deleted; ``names`` are those in the source, or where there is none, at the target; ``to_names`` is left out
 # where the names stay. Any other column with one value for all is that value. ``meta`` was known of messages that had been set
 # aside. Each of the moves that were ``tried`` is done as planned but for ``others``.
-
-
-class LoggedMove(Struct, frozen=True, gc=False):
-    """A move as the intent line holds it. ``source`` None: the message is made; ``target`` None: it is deleted."""
-
-    source: Place | None
-    target: Place | None
-    ino: int = 0
 
 
 class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
@@ -75,26 +67,36 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
         for name, to_name, ino in zip(self.names, self.target_names, inos, strict=True):
             # The names were checked when the line was read.
             yield LoggedMove(
-                source and _place(Place, (source[0], name, source[1])), target and _place(Place, (target[0], to_name, target[1])),
-                ino,
+                self, source and _place(Place, (source[0], name, source[1])),
+                target and _place(Place, (target[0], to_name, target[1])), ino,
             )  # fmt: skip
 
     def check(self) -> None:
         """Raises ``ValueError`` for what is no run."""
         if {self.source_folder, self.target_folder} == {None}:
             raise ValueError("from nowhere to nowhere")
-        columns = [one for one in (self.inos, self.sizes, self.ctimes) if isinstance(one, list)]
-        texts = [one for one in (self.tokens, self.to_names) if isinstance(one, list)]
-        if {len(column) for column in (*columns, *texts)} - {len(self.names)}:
-            raise ValueError("columns of different lengths")
-        check_sizes(*(one for one in (self.inos, self.sizes, self.ctimes) if isinstance(one, int)))
-        for column in columns:
-            check_sizes(*column)
+        for column in (self.inos, self.sizes, self.ctimes, self.tokens, self.to_names):
+            if isinstance(column, list) and len(column) != len(self.names):
+                raise ValueError("columns of different lengths")
+        for numbers in (self.inos, self.sizes, self.ctimes):
+            check_sizes(*(numbers if isinstance(numbers, list) else (numbers,)))
         if not all(map(safe_name, self.names)) or not all(map(safe_name, self.to_names or ())):
             raise ValueError("a name leads out of a folder")
 
 
 _place = tuple.__new__
+
+
+class LoggedMove(Struct, frozen=True, gc=False):
+    """A move of ``run`` as the intent line holds it, or as it was done. ``source`` None: the message is made; ``target`` None: it
+    is deleted. ``ino``, and the ctime, which is ``between`` two, are those at the target once it is done, 0 where not recorded. A
+    message that left and came back between the two, a tenth of a second, counts as one that stayed."""
+
+    run: MoveRun
+    source: Place | None
+    target: Place | None
+    ino: int = 0
+    between: tuple[int, int] = (0, 0)
 
 
 def folder_text(box: Box, folder: str) -> str:
@@ -192,9 +194,12 @@ MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
 """All that the journal holds of one operation on messages."""
 
 
-def unsure_moves(logged: MoveOperation) -> Iterator[LoggedMove]:
+def unsure_moves(operations: Iterable[MoveOperation]) -> Iterator[LoggedMove]:
     """The moves of the batches without a result."""
-    return (move for _, (batch, outcome) in sorted(logged.steps.items()) if outcome is None for move in batch.each())
+    for logged in operations:
+        for _, (batch, outcome) in sorted(logged.steps.items()):
+            if outcome is None:
+                yield from batch.each()
 
 
 # Journals are large, and nearly all of them is names and inodes. For the list of operations a line is shortened in its text, so

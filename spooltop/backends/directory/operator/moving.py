@@ -7,10 +7,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby, islice
 from json.encoder import encode_basestring_ascii as quoted
+from operator import itemgetter
 from stat import S_ISREG
 from time import time_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,15 +21,157 @@ from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
-from spooltop.model.plan import Outcome
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict, escape
+from spooltop.model.plan import ItemResult, Outcome, Plan, ResultSequence
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict, escape
 
 from ...journal.item_operator import Skipped
 from ...journal.log_store import LogFiles, plain_now
-from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
+from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .messages import Pinned, Run
+from .planning import Group, Message, Pinned, Way
+from .rules import FORCEABLE
+
+# The messages of one step of an operation, in runs that go from one folder into one.
+
+class Run(NamedTuple):
+    """Moves out of one folder into one. Where ``to_box`` is None the messages are deleted.
+
+    ``given`` is the metadata of their pins, ``was`` that of messages that had been set aside; ``own_metadata``: each may have a
+    file of them beside it. ``elsewhere``: why the messages go not where the action says. ``meta`` goes beside a message that is
+    set aside: a JSON object still open, the name to come. ``gone`` says what it means that a message is not there. ``alone``:
+    nobody else moves anything to that target, its folder is this operation's own.
+    """
+
+    box: Box
+    folder: str
+    folder_id: tuple[int, int]
+    to_box: Box | None
+    to_folder: str
+    given: Mapping[str, Json] | None
+    elsewhere: str
+    was: Mapping[str, Json] | None = None
+    own_metadata: bool = False
+    moves: Sequence[Pinned] = ()
+    forced: bool = False
+    meta: str = ""
+    gone: str = ""
+    alone: bool = False
+
+    @property
+    def held_by_a_lock(self) -> bool:
+        """True where a holder that runs keeps the messages where they are."""
+        return self.box in (Box.CUR, Box.TMP) and not self.forced
+
+    def logged(self) -> MoveRun:
+        """The run as the journal announces it."""
+        names, to_names = [move.message.name for move in self.moves], [move.to_name for move in self.moves]
+        facts = [(one.st_ino, one.st_size, one.st_ctime_ns, one.group.token) for one in (move.message for move in self.moves)]
+        inos, sizes, ctimes, tokens = map(_column, zip(*facts, strict=True))
+        target = None if self.to_box is None else folder_text(self.to_box, self.to_folder)
+        return MoveRun(
+            folder_text(self.box, self.folder), target, names, inos, sizes, ctimes, tokens,
+            None if target is None or to_names == names else to_names, None if self.was is None else dict(self.was),
+        )  # fmt: skip
+
+
+def _column(values: tuple[Any, ...]) -> Any:
+    """The value that all of ``values`` have, or else the list of them."""
+    return values[0] if values.count(values[0]) == len(values) else list(values)
+
+
+_PLAIN = MoveOutcome(0, Outcome.DONE, "", True)
+
+
+def results_of(runs: Sequence[Run], pinned: Sequence[Pinned], outcome: BatchOutcome) -> MessageResults:
+    """The results of the messages of ``runs`` that were tried."""
+    ended, others = {one.place: one for one in outcome.others}, {}
+    each = ((run.elsewhere, move) for run in runs for move in run.moves)
+    for place, (elsewhere, move) in enumerate(islice(each, outcome.tried)):
+        one = ended.get(place, _PLAIN)
+        if elsewhere or one.reason or one.outcome is not Outcome.DONE:
+            reason, to_name = (one.reason or elsewhere, move.to_name) if one.moved else (one.reason, "")
+            others[place] = ItemResult(move.message.id, move.message.name, one.outcome, reason, to_name)
+    return MessageResults(pinned[: outcome.tried], others)
+
+
+def runs_of(
+    folders: Folders, plan: Plan, pinned: Sequence[Pinned], *, user: str, at: float, many: bool = False
+) -> Iterator[Run]:
+    """The moves of a batch in their order. ``at`` is the time in epoch seconds. ``many``: the names of the metadata in a folder
+    are listed once, rather than asked for with each message."""
+    known: dict[tuple[Group, Way], Run] = {}
+
+    def common(one: Pinned) -> Run:
+        message, way, group = one.message, one.way, one.message.group
+        found = known.get((group, way))
+        if found is None:
+            elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
+            to_folder = way.folder if way.folder is not None else plan.operation if way.box in ASIDE else ""
+            found = Run(group.box, group.folder, group.folder_id, way.box, to_folder, way.meta, elsewhere)
+            known[group, way] = found
+        if group.box in ASIDE:
+            was, own = _metadata_beside(folders, message, read=not plan.deletes, many=many)
+            return found._replace(was=was, own_metadata=own)
+        return found
+
+    undo, forced = plan.action is Action.UNDO, plan.force and plan.action in FORCEABLE
+    reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
+    for alike, part in groupby(zip(map(common, pinned), pinned, strict=True), itemgetter(0)):
+        said: dict[str, Json] = {
+            "origin": alike.box.value, "reason": reason, "at": at, "who": user, "operation": plan.operation
+        }  # fmt: skip
+        if alike.elsewhere:
+            said["reason"] = f"{alike.elsewhere}, by {user}"
+        elif alike.was is not None and alike.to_folder:
+            # Where it had been set aside, and why, is kept for the day when it goes back there.
+            said["was"] = {name: value for name, value in alike.was.items() if name != "was"}
+        if alike.box is Box.NEW:
+            gone = "already claimed by a consumer" if undo else "claimed or moved meanwhile"
+        else:
+            gone = "gone" if undo else "acknowledged or moved meanwhile"
+        yield alike._replace(
+            moves=[one for _, one in part], forced=forced,
+            meta=json.dumps(alike.given or said)[:-1], gone=gone, alone=alike.to_folder == plan.operation,
+        )  # fmt: skip
+
+
+def _metadata_beside(
+    folders: Folders, message: Message, *, read: bool, many: bool
+) -> tuple[Mapping[str, Json] | None, bool]:
+    """The metadata of a message that had been set aside, None where there are none or they are not to be ``read``, and whether it
+    may have a file of its own. A file is written before its message arrives, so a list of them that is made after the plan has
+    those of all messages of the plan."""
+    box, folder = message.group.box, message.group.folder
+    own = folders.own_metadata(box, folder) if many else None
+    if own is not None and (not own or set_aside.meta_name(message.name) not in own):
+        return (folders.shared(box, folder) or None) if read else None, False
+    return (folders.metadata_of(Place(box, message.name, folder)) or None) if read else None, True
+
+
+class MessageResults(ResultSequence):
+    """The results of ``pinned`` messages; ``others`` are those that are not plainly done, by place. A result is made when it is
+    asked for."""
+
+    def __init__(self, pinned: Sequence[Pinned], others: Mapping[int, ItemResult]) -> None:
+        self._pinned = pinned
+        self.others = others
+
+    def __len__(self) -> int:
+        return len(self._pinned)
+
+    def _at(self, place: int) -> ItemResult:
+        return self.others.get(place) or _done(self._pinned[place])
+
+    def __iter__(self) -> Iterator[ItemResult]:
+        if not self.others:
+            return map(_done, self._pinned)
+        return (self.others.get(place) or _done(one) for place, one in enumerate(self._pinned))
+
+
+def _done(pinned: Pinned) -> ItemResult:
+    message = pinned.message
+    return ItemResult(message.id, message.name, Outcome.DONE, "", pinned.to_name)
 
 
 def describe(error: OSError) -> str:
@@ -75,11 +219,11 @@ class ChangedFolders:
     def sync(self) -> None:
         """Syncs the targets, then the sources, of all moves since the last call."""
         last = {folder.id[0]: folder for folder in self._folders}
-        # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
-        # changed before that may have been synced by somebody since, and then its sync does nothing.
-        enough = {device for device, folder in last.items() if self._lookup.ordered(folder)}
         for folder in sorted(self._folders, key=self._folders.__getitem__, reverse=True):  # the targets first
-            if folder.id[0] in enough and last[folder.id[0]] is not folder:
+            # Where changes of names keep their order the directory that was changed last stands for all of its device; one that
+            # was changed before that may have been synced by somebody since, and then its sync does nothing.
+            newest = last[folder.id[0]]
+            if newest is not folder and self._lookup.ordered(newest):
                 continue
             try:
                 self._dirs.files.sync_dir(folder.fd)
@@ -145,9 +289,8 @@ class MetaWriter:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box in self._relied_on:
-            above, common = self._dirs.private_dir(box.value), self._common[box]
-            gone = above is None or self._lookup.there(set_aside.meta_name(self._shared), above) is False
-            if gone and common.said:
+            common = self._common[box]
+            if common.said and self._lies_there(box) is None:
                 self._common[box] = common._replace(inode=self._write_common(box, common.words))
         self._relied_on.clear()
 
@@ -307,9 +450,7 @@ def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
     """The inodes that an interrupted operation was setting aside or putting back, so that they may have two names."""
     return frozenset(
         move.ino
-        for operation in operations
-        if operation.open
-        for move in unsure_moves(operation)
+        for move in unsure_moves(operations)
         if any(place is not None and place.box in ASIDE for place in (move.source, move.target))
     )
 
@@ -359,10 +500,12 @@ def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int,
     gone: dict[tuple[str, int], str] = {}
     if not doubled or cur is None or new is None:
         return gone
-    # By their status: some FUSE file systems list other inodes than they have.
-    found = ((stays, status_of(files, stays, new)) for stays in files.list(new))
-    waiting = [(doubled[one.st_ino], one.st_ino, stays) for stays, one in found if one is not None and one.st_ino in doubled]
-    linked = [(name, ino, stays, names.parse(name, claimed=True).token) for name, ino, stays in waiting]
+    linked = [
+        (name := doubled[found.st_ino], found.st_ino, stays, names.parse(name, claimed=True).token)
+        for stays in files.list(new)
+        # By its status: some FUSE file systems list other inodes than they have.
+        if (found := status_of(files, stays, new)) is not None and found.st_ino in doubled
+    ]
     recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
     for name, ino, stays, token in linked:
         if recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None:
@@ -382,22 +525,21 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Itera
     """The second names of messages that interrupted operations were moving, each with its inode: a name set aside of a message
     that is still in a box, and a name in ``tmp`` of an injected one."""
     folders = Folders(dirs)
-    for operation in operations:
-        for move in unsure_moves(operation):
-            if move.target is None:
-                continue
-            if move.source is None:
-                drafted = Place(Box.TMP, move.target.name)
-                if (ino := _doubled_inode(folders, drafted)) is not None:
-                    yield drafted, ino
-                continue
-            if move.source.folder and move.target.folder:
-                if move.ino == _doubled_inode(folders, move.target) == _doubled_inode(folders, move.source):
-                    yield move.target, move.ino
-                continue
-            for place in (move.source, move.target):
-                if place.folder and _doubled_inode(folders, place) == move.ino and _in_a_box(dirs, move.ino):
-                    yield place, move.ino
+    for move in unsure_moves(operations):
+        if move.target is None:
+            continue
+        if move.source is None:
+            drafted = Place(Box.TMP, move.target.name)
+            if (ino := _doubled_inode(folders, drafted)) is not None:
+                yield drafted, ino
+            continue
+        if move.source.folder and move.target.folder:
+            if move.ino == _doubled_inode(folders, move.target) == _doubled_inode(folders, move.source):
+                yield move.target, move.ino
+            continue
+        for place in (move.source, move.target):
+            if place.folder and _doubled_inode(folders, place) == move.ino and _in_a_box(dirs, move.ino):
+                yield place, move.ino
 
 
 def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[Place]:
@@ -405,18 +547,17 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterat
     there, or beside the folder, which is empty."""
     folders = Folders(dirs)
     looked_at: set[str] = set()
-    for operation in operations:
-        for move in unsure_moves(operation):
-            place = move.source
-            if move.target is not None or place is None or not place.folder:
-                continue
-            metadata = Place(place.box, set_aside.meta_name(place.name), place.folder)
-            if _there(folders, metadata) and not _there(folders, place):
+    for move in unsure_moves(operations):
+        place = move.source
+        if move.target is not None or place is None or not place.folder:
+            continue
+        metadata = Place(place.box, set_aside.meta_name(place.name), place.folder)
+        if folders.status(metadata) and not folders.status(place):
+            yield place
+        elif place.box is Box.TRASH and place.folder not in looked_at:
+            looked_at.add(place.folder)
+            if _emptied(folders, place):
                 yield place
-            elif place.box is Box.TRASH and place.folder not in looked_at:
-                looked_at.add(place.folder)
-                if _emptied(folders, place):
-                    yield place
 
 
 def _drop_second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> set[int]:
@@ -445,17 +586,9 @@ def _emptied(folders: Folders, place: Place) -> bool:
         return True
 
 
-def _there(folders: Folders, place: Place) -> os.stat_result | None:
-    """The status of the file at ``place``, None where there is none. Raises any other ``OSError``."""
-    try:
-        return folders.files.stat(place.name, folders.of(place.box, place.folder).fd)
-    except FileNotFoundError:
-        return None
-
-
 def _doubled_inode(folders: Folders, place: Place) -> int | None:
     """The inode at ``place`` where it has two names."""
-    found = _there(folders, place)
+    found = folders.status(place)
     return found.st_ino if found is not None and found.st_nlink == 2 else None
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import groupby, islice
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.engine import names
+from spooltop.engine import names, presence
 from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
@@ -30,24 +32,248 @@ from spooltop.model.plan import (
     Outcome,
     Plan,
     Progress,
+    Refusal,
     Request,
     boxes_of,
 )
 from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict, escape, program
 
-from ...access import user_name
-from ...journal.item_operator import Account, EndedStep, ItemOperator
+from ...journal.item_operator import Account, EndedStep, ItemOperator, undos_of
 from ...journal.log_store import FULL, STATE_DIR, LogStore
 from ...plan_options import InjectedContent
 from ..detect import identify
-from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation, MoveOutcome, MoveRun
+from ..journal import MOVES, BatchOutcome, LoggedMove, MoveIntent, MoveOperation, MoveOutcome, MoveRun, unsure_moves
+from ..storage.location import Folders, Place, kind_of, plain_meta
+from ..storage.rows import NameForms, tokens_of, tokens_of_claims
 from ..world import OpenOptions, System
-from .messages import Run, pinned_of, results_of, runs_of
-from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, half_moved
-from .planning import BoxNames, Look, find_candidates
+from .moving import JudgeAgain, Mover, Recheck, Repaired, Run, finish_half_moves, forgotten_words, half_moved, results_of, runs_of
+from .planning import BoxNames, Group, Look, Message, Pinned, PinnedItems, Way, find_candidates, is_claimed, message_of, pinned_of
 from .rules import can_change
-from .undo import facts, undo_candidates
+
+
+def facts(
+    dirs: SpoolDirs,
+    operations: Mapping[str, MoveOperation],
+    in_full: Callable[[str], Mapping[str, MoveOperation]],
+    progress: Progress,
+) -> Iterator[Account]:
+    """Yields what the list of operations says of each. The outcome of a batch without a result is found by looking. ``in_full``
+    reads an operation with those that undo it. Raises ``Stopped``."""
+    undone = {logged.undoes for logged in operations.values()}
+    folders = Folders(dirs)
+    for logged in operations.values():
+        first, taken_back = logged.first, set[Place | None]()
+        if logged.open and logged.operation in undone:
+            taken_back = _taken_back(folders, undos_of(in_full(logged.operation)).get(logged.operation, ()))
+        ended = [outcome for _, outcome in logged.steps.values() if outcome is not None]
+        unsure = list(unsure_moves([logged]))
+        progress.begin(f"moves of {logged.operation} looked at", len(unsure))
+        found = sum(move.target in taken_back or _happened(folders, move) for move in progress.each(unsure))
+        outcomes = {which: sum(outcome.count(which) for outcome in ended) for which in Outcome}
+        deletes = any(batch.deletes for batch, _ in logged.steps.values())
+        words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
+        if first.action is Action.PURGE and deletes:
+            words += " at once, without the trash"
+        untried, whole = first.count - sum(outcomes.values()), _is_whole(logged)
+        if logged.open:
+            words += f"; interrupted: {found} of the last {len(unsure)} were found moved"
+        elif untried > 0 and not whole:
+            words += f"; {untried:,} of them can no longer be undone"
+        elif untried > 0:
+            words += f"; interrupted: {untried:,} were not attempted"
+        made = found + sum(outcome.count_moved for outcome in ended)
+        yield Account(words, "deleted permanently" if deletes else None, outcomes, found, made, unfinished=whole and untried > 0)
+
+
+def _is_whole(logged: MoveOperation) -> bool:
+    """False where a part of the journal with some of the batches has gone."""
+    end = 0
+    for first, (batch, outcome) in sorted(logged.steps.items()):
+        if first != end:
+            return False
+        end += len(batch) if outcome is None else outcome.tried
+    return True
+
+
+def undo_candidates(
+    dirs: SpoolDirs, logged: MoveOperation, undos: Sequence[MoveOperation], progress: Progress,
+    *, hosts: str = presence.ANY_MACHINE,
+) -> Candidates:  # fmt: skip
+    """The moves of an operation backwards, each pinned as it is now, or why it cannot be undone. ``undos`` are the operations
+    that undo it; ``hosts`` as for ``HostView``. Raises ``Stopped``."""
+    folders = Folders(dirs)
+    returned = _taken_back(folders, undos)
+    progress.begin("looked at", logged.first.count)
+    back = _Backwards(dirs, folders, hosts)
+    count = Counter[str]()
+    moves = progress.each(_moves_done(folders, logged, returned))
+    while chunk := list(islice(moves, BATCH)):  # there may be a million
+        moved = [one for one in chunk if one.target]
+        left = [one for one in moved if one.target not in returned]
+        count.update(deleted=len(chunk) - len(moved), moved=len(moved), undone=len(moved) - len(left))
+        for _, part in groupby(left, lambda one: id(one.run)):
+            back.add(list(part))
+        progress.found(back.items)
+    notes = [f"{count['undone']} of {count['moved']} undone already."] if count["undone"] else []
+    if logged.open:
+        notes.append("That operation was interrupted; its moves were found by looking at the files.")
+    if count["deleted"] and not count["moved"]:
+        notes.append("It deleted the messages permanently; they cannot be restored.")
+    return Candidates(back.items, back.refused, tuple(notes))
+
+
+class _Backwards:
+    """Pins moves backwards."""
+
+    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str) -> None:
+        self.items = PinnedItems([])
+        self.refused: list[Refusal] = []
+        self._dirs = dirs
+        self._folders = folders
+        self._holder = cache(partial(_holder, dirs, presence.HostView.of(dirs, hosts)))
+        self._claims: dict[str, str] | None = None
+
+    def add(self, made: Sequence[LoggedMove]) -> None:
+        """Adds moves of one run, at least one, which are not deletions."""
+        run = made[0].run
+        target, back = run.target_folder, run.source_folder
+        assert target is not None
+        box, folder = target
+        names = [one.target.name for one in made if one.target is not None]
+        forms = NameForms.of(names, claimed=is_claimed(box))
+        tokens = tokens_of(forms.tails) if box is Box.CUR else [""] * len(names)
+        restored = back is not None and back[0] is Box.CUR
+        owners = tokens_of_claims([one.source.name if one.source else "" for one in made]) if restored else tokens
+        groups: dict[tuple[str, str], Group] = {}
+        meta, evidence = None if run.meta is None else plain_meta(run.meta), _destination_text(back)
+        ways: dict[tuple[str | None, str], Way] = {}
+        for one, name, id_end, token, owner in zip(made, names, forms.id_ends, tokens, owners, strict=True):
+            verdict, cleared = self._holder(owner) if restored else (None, False)
+            held = self._holder(token)[0] is Verdict.ALIVE  # by a running consumer, from which an undo takes nothing
+            found, why = self._look(one, cleared=cleared, held=held)
+            if found is None or why:
+                group = Group(box, folder, verdict=verdict, evidence=evidence, goes_back=found is not None)
+                message = Message(name, 0, group) if found is None else message_of(name, 0, group, found)
+                self.refused.append(Refusal(message.row, why))
+                continue
+            known = groups.get((token, owner))
+            if known is None:
+                here = self._folders.of(box, folder).id
+                known = groups[token, owner] = Group(
+                    box, folder, here, token=token or None, verdict=verdict, evidence=evidence, goes_back=True
+                )
+            message = message_of(name, id_end, known, found)
+            if back is None:
+                way = Way(Box.TRASH)  # what was put
+            else:
+                assert one.source is not None
+                way = Way.to(*back, message, one.source.name, meta)
+                way = ways.setdefault((way.suffix, way.name), way)
+            self.items.pinned.append(Pinned(message, way))
+
+    def _look(self, made: LoggedMove, *, cleared: bool, held: bool) -> tuple[os.stat_result | None, str]:
+        """The status of the message of a move, None where it cannot be seen, and why it does not go back; "" where it does.
+        ``cleared``: the consumer whose claim it was has no presence file any more; ``held``: a running one has claimed it."""
+        place, back, folders = made.target, made.source, self._folders
+        assert place is not None  # what was deleted does not come back
+        try:
+            found = folders.status(place)
+        except OSError as error:
+            return None, f"cannot be accessed: {error.strerror}"
+        if found is None:
+            if self._claims is None:
+                self._claims = _claims(self._dirs)
+            return None, _whereabouts(place, names.parse(place.name, claimed=is_claimed(place.box)).id, self._claims)
+        half_moved = found.st_nlink == 2 and _has_inode(folders, back or Place(Box.TMP, place.name), found.st_ino)
+        went_on = made.between[1] != 0 and not made.between[0] <= found.st_ctime_ns <= made.between[1]
+        why = ""
+        if kind_of(found) or (made.ino and found.st_ino != made.ino):
+            why = f"{place.box} has another file of that name now"
+        elif place.box in (Box.NEW, Box.CUR) and went_on and not half_moved:
+            why = "changed since: claimed and returned, or its permissions were changed"
+        elif found.st_nlink != 1 and not half_moved:
+            why = "has another hard link"
+        elif cleared:
+            why = forgotten_words(place.box)
+        elif back is not None and _has_inode(folders, back, 0) and not _has_inode(folders, back, found.st_ino):
+            why = f"{back.box} has another file of that name now"
+        elif held:
+            why = "claimed by a running consumer; requeue takes it with force"
+        return found, why
+
+
+def _holder(dirs: SpoolDirs, vantage: presence.HostView, token: str) -> tuple[Verdict, bool]:
+    """The verdict on a claim, and whether its consumer has no presence file any more."""
+    if not token:
+        return Verdict.UNKNOWN, False
+    seen = presence.look(dirs, token)
+    return presence.judge(seen, vantage)[0], seen.state == "missing"
+
+
+def _moves_done(
+    folders: Folders, logged: MoveOperation, taken_back: Container[Place | None] = ()
+) -> Iterator[LoggedMove]:
+    """The moves that happened, also those that deleted. A message that an undo has ``taken_back`` had been moved, though nothing
+    at its target shows that any more."""
+    for _, (batch, outcome) in sorted(logged.steps.items()):
+        if outcome is None:
+            yield from (move for move in batch.each() if move.target in taken_back or _happened(folders, move))
+            continue
+        others, between = {one.place: one for one in outcome.others}, outcome.between or (0, 0)
+        for place, move in enumerate(islice(batch.each(), outcome.tried)):
+            one = others.get(place)
+            if one is None:
+                yield replace(move, between=between)
+            elif one.moved:
+                known = one.ctime if one.outcome is Outcome.DONE else 0
+                yield replace(move, ino=one.ino or move.ino, between=(known, known))
+
+
+def _happened(folders: Folders, move: LoggedMove) -> bool:
+    """True where a move without a recorded outcome was done: the file is at its target, or it left its source for ``new``,
+    where consumers are quick."""
+    if move.source is None:
+        return move.target is not None and _has_inode(folders, move.target, move.ino)
+    if _has_inode(folders, move.source, move.ino):
+        return False  # also where it has both names: a half move is none yet
+    return move.target is None or move.target.box is Box.NEW or _has_inode(folders, move.target, move.ino)
+
+
+def _taken_back(folders: Folders, undos: Iterable[MoveOperation]) -> set[Place | None]:
+    """The places from which ``undos`` moved something back."""
+    return {one.source for undo in undos for one in _moves_done(folders, undo) if one.target}
+
+
+def _has_inode(folders: Folders, place: Place, ino: int) -> bool:
+    """True where ``place`` holds the inode; 0 is any."""
+    try:
+        found = folders.status(place)
+    except OSError:
+        return False  # not to be seen: nothing is known to stand there
+    return found is not None and ino in (0, found.st_ino)
+
+
+def _claims(dirs: SpoolDirs) -> dict[str, str]:
+    """The ids of the claims in ``cur``, each with the pid in its name, in words."""
+    if dirs.cur is None:
+        return {}
+    found: dict[str, str] = {}
+    for raw in dirs.files.scan(dirs.cur):
+        name = names.parse(raw, claimed=True)
+        found[name.id] = "" if name.pid is None else f", pid {name.pid}"
+    return found
+
+
+def _destination_text(back: tuple[Box, str] | None) -> str:
+    return "to the trash" if back is None else f"back to {back[0]}"
+
+
+def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
+    if place.box is Box.NEW:
+        return f"already claimed by a consumer{claimed[id]}" if id in claimed else "too late: already claimed by a consumer"
+    return f"no longer in {place.box}"
+
 
 # Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
 # actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed.
@@ -111,7 +337,7 @@ class DirectoryOperator(Struct, kw_only=True):
     again: JudgeAgain
     wait: Callable[[float], None] = time.sleep
     state_dir: str = STATE_DIR
-    user: str = field(default_factory=lambda: user_name(os.geteuid()))
+    user: str | None = None
     on_close: Callable[[], None] = lambda: None
     performed: set[str] = field(default_factory=set)
     repaired: bool = False
@@ -122,21 +348,17 @@ class DirectoryOperator(Struct, kw_only=True):
         self.read_only = self.options.read_only or identify(self.path, self.options.as_spool).read_only
 
     def why_not(self, action: Action) -> str | None:
-        if self.read_only is not None:
-            return Capabilities.nothing(self.read_only).why_not(action)
         with self._opened() as opened:
             return opened.why_not(action)
 
     def candidates(self, request: Request) -> Candidates:
-        self._allowed(request.action)
-        with self._opened() as opened:
+        with self._opened(request.action) as opened:
             return opened.candidates(request)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
         journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
-        self._allowed(plan.action)
-        with self._opened(of=_Puts if plan.action is Action.INJECT else _OpenSpool) as opened:
+        with self._opened(plan.action) as opened:
             yield from opened.perform(plan, stop)
 
     def trail(self, operation: str) -> AuditTrail:
@@ -150,18 +372,18 @@ class DirectoryOperator(Struct, kw_only=True):
     def close(self) -> None:
         self.on_close()
 
-    def _allowed(self, action: Action) -> None:
-        reason = self.why_not(action)
-        if reason is not None:
-            raise Refused(f"{action}: {reason}", path=self.path)
-
     @contextmanager
-    def _opened(self, of: type[_OpenSpool] | None = None) -> Iterator[_OpenSpool]:
-        """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error."""
+    def _opened(self, action: Action | None = None) -> Iterator[_OpenSpool]:
+        """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error. Raises
+        ``Refused`` where ``action`` is not allowed."""
         files = self.world.files
         try:
             with SpoolDirs(self.path, files) as dirs:
-                yield (of or _OpenSpool)(self, dirs, LogStore.beside(dirs, files, self.state_dir))
+                logs = LogStore.beside(dirs, files, self.state_dir)
+                opened = (_Puts if action is Action.INJECT else _OpenSpool)(self, dirs, logs)
+                if action is not None and (reason := opened.why_not(action)) is not None:
+                    raise Refused(f"{action}: {reason}", path=self.path)
+                yield opened
         except OSError as error:
             what = f"the spool cannot be accessed: {error.strerror or error}"
             raise Unreadable(what, path=self.path, advice=advice(error)) from error

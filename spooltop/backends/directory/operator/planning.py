@@ -1,4 +1,4 @@
-"""Pinned list of an operation: the messages that a selection means, what may happen to each, and why not."""
+"""Pinned list of an operation: its messages as they were found, the way that each goes, and why others may not go."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from itertools import chain, islice
-from stat import S_ISREG
+from operator import attrgetter
+from stat import S_IFREG, S_ISREG
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine import set_aside
@@ -20,18 +22,222 @@ from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
-from spooltop.model.plan import BATCH, Candidates, Progress, Refusal, Request
+from spooltop.model.plan import BATCH, Candidates, Item, Progress, Refusal, Request
 from spooltop.model.queue import again_words
 from spooltop.model.units import size
-from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict, escape, program
+from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Owner, Row, Verdict, escape, program
 
 from ...journal.log_store import OPERATION
 from ..listing import ordered
 from ..liveness.claim_liveness import NOT_JUDGED, JudgedClaim
-from ..storage.location import Folders, Found, Place, in_folder, kind_of
-from ..storage.rows import TOKEN, NameForm, NameForms, id_starts, named_like
-from .messages import Group, Message, Pinned, PinnedItems, Way, is_claimed, message_of
+from ..storage.location import Folders, Found, Place, in_folder, kind_of, seconds, time_of
+from ..storage.rows import TOKEN, NameForm, NameForms, aside_row, claim_row, id_starts, named_like, new_row, tmp_row
 from .rules import FORCEABLE, RULES
+
+# The messages of a plan: each as it was found, and the way that it goes.
+
+
+class Group(Struct, frozen=True, eq=False):
+    """The facts that messages of one folder have in common. ``folder_id`` is (device, inode) of the directory; ``attributes`` are
+    those in names with an id of our own, and ``tail`` is the character that the tail of a claim begins with, "" without one;
+    ``token`` is that of claims; ``metadata`` are those beside messages that were set aside. ``goes_back``: an undo takes them
+    back, so that they came into their box when their status changed."""
+
+    box: Box
+    folder: str = ""
+    folder_id: tuple[int, int] = (0, 0)
+    attributes: str = ""
+    tail: str = ""
+    token: str | None = None
+    verdict: Verdict | None = None
+    evidence: str = ""
+    owner: Owner | None = None
+    metadata: Mapping[str, Json] = {}
+    goes_back: bool = False
+
+
+class Message(Struct, frozen=True, gc=False):
+    """A message as it was found, pinned by name, inode, size (bytes) and ctime, with its status named as in ``os.stat_result``.
+    ``id_end`` is the length of the id at the front of the name, 0 where the name has to be parsed for it.
+
+    An inode alone does not identify a file: ext4 reuses a freed inode at once.
+    """
+
+    name: str
+    id_end: int
+    group: Group
+    st_mode: int = S_IFREG
+    st_nlink: int = 1
+    st_ino: int = 0
+    st_size: int = 0
+    st_mtime_ns: int = 0
+    st_ctime_ns: int = 0
+    st_blocks: int = 0
+
+    @property
+    def st_mtime(self) -> float:
+        return seconds(self.st_mtime_ns)
+
+    @property
+    def st_ctime(self) -> float:
+        return seconds(self.st_ctime_ns)
+
+    @property
+    def parsed(self) -> grammar.Name:
+        return grammar.parse(self.name, claimed=is_claimed(self.group.box))
+
+    @property
+    def id(self) -> str:
+        return self.name[: self.id_end] if self.id_end else self.parsed.id
+
+    @property
+    def since(self) -> float | None:
+        """When it came into its box, epoch seconds, as its row says: most names tell it, and no row is made."""
+        group, name = self.group, self.name
+        if group.goes_back or group.box in ASIDE:
+            at = None if group.goes_back else time_of(group.metadata)
+            return self.st_ctime if at is None else at
+        if group.token is not None:
+            at_us = name.rindex(group.token) + len(group.token) + 1
+            return float(name[at_us : name.index(":", at_us)]) / 1e6
+        if group.box is Box.CUR or not self.id_end:
+            return self.row.in_box_since
+        if group.box is Box.NEW and (like := named_like(group.attributes)) is not None and like.attempts:
+            return self.st_ctime
+        return float(name[:16]) / 1e6
+
+    @property
+    def row(self) -> Row:
+        group, box = self.group, self.group.box
+        if box is Box.CUR:
+            row = claim_row(self.parsed, self)
+        elif box is Box.NEW:
+            row = new_row(self.name, self)
+        elif box is Box.TMP:
+            row = tmp_row(in_folder(self.name, group.folder), self)
+        else:
+            reason = group.metadata.get("reason")
+            row = aside_row(box, group.folder, self.name, reason=reason if isinstance(reason, str) else "")
+            row = replace(row, size=self.st_size)
+        if box in ASIDE or group.goes_back:
+            row = replace(row, in_box_since=self.since)
+        return row.judged(group.verdict, group.evidence, row.owner if group.owner is None else group.owner)
+
+
+_STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_blocks")
+
+
+def message_of(name: str, id_end: int, group: Group, found: os.stat_result) -> Message:
+    """The message ``name`` with the status ``found``."""
+    return Message(name, id_end, group, *_STATUS(found))
+
+
+class Way(Struct, frozen=True, eq=False):
+    """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
+    operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
+    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies."""
+
+    box: Box | None
+    folder: str | None = None
+    suffix: str | None = None
+    name: str = ""
+    meta: Mapping[str, Json] | None = None
+    warning: str = ""
+
+    @classmethod
+    def to(
+        cls, box: Box | None, folder: str | None, message: Message, name: str | None, meta: Mapping[str, Json] | None,
+        warning: str = "",
+    ) -> Way:  # fmt: skip
+        """The way of ``message``, which is called ``name`` there, None where it keeps its name."""
+        end = message.id_end
+        if name is None or name == message.name:
+            return cls(box, folder, None, "", meta, warning)
+        if end and name.startswith(message.name[:end]):
+            return cls(box, folder, name[end:], "", meta, warning)
+        return cls(box, folder, None, name, meta, warning)
+
+    def name_of(self, message: Message) -> str:
+        """The name of ``message`` there, "" where it is deleted."""
+        if self.box is None:
+            return ""
+        return self.name or (message.name if self.suffix is None else message.name[: message.id_end] + self.suffix)
+
+
+class Pinned(Struct, frozen=True, gc=False):
+    """The ``ref`` of an item."""
+
+    message: Message
+    way: Way
+
+    @property
+    def to_name(self) -> str:
+        """The name of the message at its target, "" where it is deleted."""
+        return self.way.name_of(self.message)
+
+
+class PinnedItems(Sequence[Item]):
+    """The items of a directory spool. An item, and the row in it, is made when it is asked for: of a million, few are."""
+
+    def __init__(self, pinned: list[Pinned]) -> None:
+        self.pinned = pinned
+
+    def __len__(self) -> int:
+        return len(self.pinned)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PinnedItems: ...
+
+    def __getitem__(self, index: int | slice) -> Item | PinnedItems:
+        return PinnedItems(self.pinned[index]) if isinstance(index, slice) else _item(self.pinned[index])
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(_item, self.pinned)
+
+    @property
+    def warnings(self) -> Mapping[str, int]:
+        """The number of items with each warning."""
+        return Counter(warning for one in self.pinned if (warning := one.way.warning))
+
+    @property
+    def boxes(self) -> set[Box]:
+        return {one.message.group.box for one in self.pinned}
+
+    @property
+    def verdicts(self) -> Mapping[Verdict | None, int]:
+        """The number of items with each verdict. What is in ``cur`` and was not judged is unknown, as it may be held."""
+        found: Counter[Verdict | None] = Counter()
+        for group, count in Counter(one.message.group for one in self.pinned).items():
+            found[Verdict.UNKNOWN if group.verdict is None and group.box is Box.CUR else group.verdict] += count
+        return found
+
+    @property
+    def oldest_at(self) -> float | None:
+        """When the first of them came into its box, epoch seconds."""
+        return min((at for one in self.pinned if (at := one.message.since) is not None), default=None)
+
+
+def pinned_of(items: Sequence[Item]) -> Sequence[Pinned]:
+    """The pins of items. Raises ``TypeError`` for an item of something else than a directory spool."""
+    if isinstance(items, PinnedItems):
+        return items.pinned
+    pinned = [item.ref for item in items if isinstance(item.ref, Pinned)]
+    if len(pinned) < len(items):
+        raise TypeError("not of a directory spool")
+    return pinned
+
+
+def _item(pinned: Pinned) -> Item:
+    return Item(pinned.message.row, pinned, pinned.way.warning)
+
+
+def is_claimed(box: Box) -> bool:
+    """True where names may have the tail of a claim."""
+    return box not in (Box.NEW, Box.TMP)
+
 
 # Destinations of messages: the box that a move leads to, and the name there.
 
@@ -114,13 +320,12 @@ class SameIds:
     def __init__(self, dirs: SpoolDirs, names: Names, progress: Progress, *, to_new: bool) -> None:
         self.claimed_twice = frozenset[str]()
         self.in_new: dict[str, int] = {}
-        waiting = _chunks(dirs.files.scan(dirs.new)) if to_new and dirs.new is not None else iter(())
-        first = next(waiting, None)
+        waiting = to_new and dirs.new is not None and next(dirs.files.scan(dirs.new), None) is not None
         seen: set[int] = set()
         again: set[str] = set()
         progress.begin("ids compared")
         for box, chunk in names():
-            if first is None and box is not Box.CUR:
+            if not waiting and box is not Box.CUR:
                 continue
             starts = id_starts(chunk, claimed=is_claimed(box))
             for mark, start in zip(map(hash, starts), starts, strict=True):
@@ -133,8 +338,8 @@ class SameIds:
                       for name, start in zip(chunk, id_starts(chunk, claimed=True), strict=True))  # fmt: skip
             counts = Counter(grammar.parse(name, claimed=True).id for name, start in claims if start in again)
             self.claimed_twice = frozenset(id for id, count in counts.items() if count > 1)
-        if first is not None:
-            self._compare(dirs, chain([first], waiting), seen, progress)
+        if waiting:
+            self._compare(dirs, seen, progress)
 
     def __bool__(self) -> bool:
         return bool(self.claimed_twice or self.in_new)
@@ -142,11 +347,12 @@ class SameIds:
     def __contains__(self, id: str) -> bool:
         return id in self.claimed_twice or id in self.in_new
 
-    def _compare(self, dirs: SpoolDirs, waiting: Iterable[list[str]], seen: Set[int], progress: Progress) -> None:
+    def _compare(self, dirs: SpoolDirs, seen: Set[int], progress: Progress) -> None:
         """Looks at the messages in ``new`` that may have an id of the plan."""
         assert dirs.new is not None  # there are names in it
         progress.begin("in new compared")
-        for chunk in waiting:
+        names = dirs.files.scan(dirs.new)
+        while chunk := list(islice(names, BATCH)):
             for name, start in zip(chunk, id_starts(chunk, claimed=False), strict=True):
                 if hash(start) not in seen:
                     continue
@@ -155,11 +361,6 @@ class SameIds:
                 except FileNotFoundError:
                     continue  # claimed meanwhile
             progress.advance(len(chunk))
-
-
-def _chunks(names: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(names, BATCH)):
-        yield chunk
 
 
 # Decides whether a message may go and where: the rules of the moves, and what the message looks like now.
@@ -180,11 +381,13 @@ class Remark(StrEnum):
 
 
 class Decision(NamedTuple):
-    """Why a message stays where it is; "" where it may go. ``forceable``: force moves it anyway."""
+    """Why a message stays where it is; "" where it may go. ``forceable``: force moves it anyway, on its ``way``, which it goes
+    with all others that are decided with it."""
 
     blocked_by: str
     forceable: bool
     remarks: tuple[Remark, ...]
+    way: Way
 
 
 class Decider(Struct, frozen=True):
@@ -201,8 +404,7 @@ class Decider(Struct, frozen=True):
     half_moved: frozenset[int]
     process_here: Callable[[int, str | None, float], str]
 
-    def decide(self, message: Message) -> tuple[Decision, Way]:
-        """Decides on one message, and on the way that it goes with all others that are decided with it."""
+    def decide(self, message: Message) -> Decision:
         row, name = message.row, message.parsed
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
@@ -216,7 +418,7 @@ class Decider(Struct, frozen=True):
         warning = "; ".join(filter(None, (to.warning, forced))) or poison
         # A message that is set aside goes into a folder of the operation's own.
         way = Way.to(to.box, "" if to.name is not None else None, message, to.name, to.meta, warning)
-        return Decision(blocked_by, forceable, tuple(self._remarks(row, name, to, poison))), way
+        return Decision(blocked_by, forceable, tuple(self._remarks(row, name, to, poison)), way)
 
     def _blocked_by(self, row: Row, name: grammar.Name, found: Found, destination: Destination) -> tuple[str, bool]:
         kind = kind_of(found)
@@ -279,37 +481,30 @@ def _poison(row: Row) -> str:
 # Notes of a plan: sentences for the person who decides, made from counts.
 
 def notes_of(
-    action: Action, box: Box | None, items: int, disk_bytes: int, without_age: int, remarks: Mapping[Remark, int], *,
+    action: Action, box: Box | None, items: int, disk_bytes: int, without_age: int, remarks: Counter[Remark], *,
     deletes: bool,
 ) -> tuple[str, ...]:  # fmt: skip
     """The notes of a plan. ``box`` is the one that was selected, ``items`` is the number of messages that go, ``deletes``: they
     are deleted. ``disk_bytes`` is the space that they take on the disk, ``without_age`` is the number of messages that were left
     out because their age is not known."""
-    notes: list[str] = []
-    if forced := remarks.get(Remark.FORCED):
-        consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
-        notes.append(f"{forced} held by running consumers: {consequence}; the holder's ack will fail with ClaimLost.")
-    if foreign := remarks.get(Remark.FOREIGN):
-        notes.append(f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof.")
-    if unknown := remarks.get(Remark.UNKNOWN):
-        who = "writer" if box is Box.TMP else "holder"
-        notes.append(f"{unknown} unknown: no evidence here shows whether the {who} is running.")
-    if deletes and items:
-        notes.append(f"Frees {size(disk_bytes)} of disk space. This cannot be undone.")
-    elif action is Action.PURGE and items:
-        notes.append("Moving to the trash frees no disk space; undo moves the messages back.")
-    elif action is Action.HOLD and items:
-        notes.append("Consumers do not take held messages until they are released.")
-    if held := remarks.get(Remark.HELD):
-        notes.append(f"{held} held instead of requeued: consumers do not take them until they are released.")
-    if rejected := remarks.get(Remark.REJECTED):
-        notes.append(
-            f"{rejected} rejected instead of requeued: the limit is {MAX_ATTEMPTS} attempts. "
-            "A requeue from rejected starts at attempt 1 again."
-        )
-    if without_age:
-        notes.append(f"{without_age} left out: their age in the box is not known.")
-    return tuple(notes)
+    forced, foreign, unknown = remarks[Remark.FORCED], remarks[Remark.FOREIGN], remarks[Remark.UNKNOWN]
+    held, rejected = remarks[Remark.HELD], remarks[Remark.REJECTED]
+    consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
+    who = "writer" if box is Box.TMP else "holder"
+    notes = [
+        (forced, f"{forced} held by running consumers: {consequence}; the holder's ack will fail with ClaimLost."),
+        (foreign, f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof."),
+        (unknown, f"{unknown} unknown: no evidence here shows whether the {who} is running."),
+        (items and deletes, f"Frees {size(disk_bytes)} of disk space. This cannot be undone."),
+        (items and not deletes and action is Action.PURGE,
+         "Moving to the trash frees no disk space; undo moves the messages back."),
+        (items and action is Action.HOLD, "Consumers do not take held messages until they are released."),
+        (held, f"{held} held instead of requeued: consumers do not take them until they are released."),
+        (rejected, (f"{rejected} rejected instead of requeued: the limit is {MAX_ATTEMPTS} attempts. "
+                    "A requeue from rejected starts at attempt 1 again.")),
+        (without_age, f"{without_age} left out: their age in the box is not known."),
+    ]  # fmt: skip
+    return tuple(note for applies, note in notes if applies)
 
 
 # Selects the messages that a selection means, out of the boxes and of what was set aside, and takes their status.
@@ -411,18 +606,14 @@ class SelectedMessages:
 
     def _name_meets(self, box: Box, folder: str, form: NameForm) -> bool:
         """The conditions on the name of a message."""
-        selection = self._selection
-        if selection.named and not self._is_named(box, folder, form):
-            return False
-        return selection.source is None or _source(box, form) == selection.source
-
-    def _is_named(self, box: Box, folder: str, form: NameForm) -> bool:
-        name, key = form.name, (box.value, in_folder(form.name, folder))
-        id = name[: form.id_end] if form.id_end else grammar.parse(name, claimed=is_claimed(box)).id
-        named = (self._keys is None or key in self._keys) and (self._ids is None or id in self._ids or name in self._ids)
-        if named:
+        name, source = form.name, self._selection.source
+        if self._selection.named:
+            key = (box.value, in_folder(name, folder))
+            id = name[: form.id_end] if form.id_end else grammar.parse(name, claimed=is_claimed(box)).id
+            if (self._keys is not None and key not in self._keys) or (self._ids is not None and self._ids.isdisjoint((id, name))):
+                return False
             self._met.update((id, name, key))
-        return named
+        return source is None or _source(box, form) == source
 
     def _is_selected(self, message: Message) -> bool:
         """The conditions on what its file and its holder tell."""
@@ -591,16 +782,16 @@ def find_candidates(
     remarks: Counter[Remark] = Counter()
     disk_bytes = 0
     any_same = bool(same_ids)
-    decided: dict[Hashable, tuple[Decision, Way]] = {}
+    decided: dict[Hashable, Decision] = {}
     for chunk in selected:
-        kinds: dict[tuple[Group, int], tuple[Decision, Way]] = {}
+        kinds: dict[tuple[Group, int], Decision] = {}
         for message in chunk:
             usual = (
                 S_ISREG(message.st_mode) and message.st_nlink == 1 and message.id_end
                 and message.group.verdict not in _HELD and not (any_same and message.id in same_ids)
             )  # fmt: skip
             if not usual:
-                decision, way = decider.decide(message)
+                decision = decider.decide(message)
             else:
                 key = message.group, message.id_end
                 if key not in kinds:
@@ -608,15 +799,15 @@ def find_candidates(
                     if kind not in decided:
                         decided[kind] = decider.decide(message)
                     kinds[key] = decided[kind]
-                decision, way = kinds[key]
+                decision = kinds[key]
             if decision.blocked_by and not (decision.forceable and request.force):
-                decision, _ = decider.decide(message)
+                decision = decider.decide(message)
                 refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))
                 continue
             if decision.remarks:
                 remarks.update(decision.remarks)
             disk_bytes += message.st_blocks * 512
-            items.pinned.append(Pinned(message, way))
+            items.pinned.append(Pinned(message, decision.way))
         progress.found(items)
     refused += selected.refused
     box, without_age = selection.box, selected.without_age

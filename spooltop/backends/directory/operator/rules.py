@@ -13,7 +13,7 @@ from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
 from spooltop.engine.system.files import status_of
 from spooltop.model.backend import Capabilities
-from spooltop.model.vocabulary import WHOLE, Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from ...access import closed_words, why_read_only
 
@@ -42,40 +42,35 @@ RULES: dict[Action, Rule] = {
 
 # The rights of this user on a spool, and where one is missing, why and what would help.
 
-_ASIDE_OF = {Action.PURGE: Box.TRASH, Action.HOLD: Box.HELD, Action.RELEASE: Box.HELD, Action.EMPTY: Box.TRASH}
-_OFFERED = (*RULES, Action.INJECT, Action.UNDO, *WHOLE)
 _LOOKED_AT = 64
 """Messages whose owners are looked at in a sticky box."""
-_OF_LOCKS = (Action.UNLOCK,)
-"""Actions whose rights are checked for each lock: some locks lie beside the spool."""
 
 
 def can_change(dirs: SpoolDirs) -> Capabilities:
     """Asks the kernel about each directory that an action writes. Root may do everything that the file system allows."""
-    refusals: dict[Action, str] = {
-        action: "this version has no such action for a directory spool"
-        for action in Action
-        if action not in (*_OFFERED, *_OF_LOCKS)
+    own = _why_not_own_dir(dirs)
+    tmp, new, cur = (_why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR))
+    new_sticks, cur_sticks = (_sticky(dirs, box) for box in (Box.NEW, Box.CUR))
+    held, trash = (None if own else _why_not_aside(dirs, box) for box in (Box.HELD, Box.TRASH))
+    # What writes nothing into new; but without it nothing here is a spool any more.
+    spool = new if Box.NEW in dirs.errors else None
+    needed: dict[Action, tuple[str | None, ...]] = {
+        Action.REQUEUE: (new, cur, cur_sticks),
+        Action.PURGE: (new, cur, cur_sticks, new_sticks, trash),
+        Action.HOLD: (new, cur, cur_sticks, new_sticks, held),
+        Action.RELEASE: (new, held),
+        Action.RESTORE: (new,),
+        Action.EMPTY: (spool, trash),
+        Action.INJECT: (new, tmp),
+        Action.UNDO: (new,),
+        Action.PAUSE: (spool,),
+        Action.RESUME: (spool, None if own else _why_not_resume(dirs)),
     }
-    boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
-    sticky = {box: _sticky(dirs, box) for box in (Box.NEW, Box.CUR)}
-    own_dir_reason = _why_not_own_dir(dirs)
-    aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(_ASIDE_OF.values())}
-    for action in _OFFERED:
-        # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
-        needed = [boxes[Box.NEW]] if action not in (Action.EMPTY, *WHOLE) or Box.NEW in dirs.errors else []
-        if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
-            needed += [boxes[Box.CUR], sticky[Box.CUR]]
-        if action in (Action.PURGE, Action.HOLD):
-            needed.append(sticky[Box.NEW])
-        if action is Action.RESUME and own_dir_reason is None:
-            needed.append(_why_not_resume(dirs))
-        if action is Action.INJECT:
-            needed.append(boxes[Box.TMP])
-        if action in _ASIDE_OF:
-            needed.append(aside.get(_ASIDE_OF[action]))
-        reason = next((why for why in (*needed, own_dir_reason) if why), None)
-        if reason is not None:
+    # The rights on locks are checked for each: some lie beside the spool.
+    others = [action for action in Action if action not in (*needed, Action.UNLOCK)]
+    refusals: dict[Action, str] = dict.fromkeys(others, "this version has no such action for a directory spool")
+    for action, reasons in needed.items():
+        if reason := next(filter(None, (*reasons, own)), None):
             refusals[action] = reason
     return Capabilities(refusals)
 
@@ -84,7 +79,7 @@ def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
     if box in dirs.errors:
         error = dirs.errors[box]
         return f"{box} is missing" if isinstance(error, FileNotFoundError) else f"{box} cannot be opened: {error.strerror}"
-    return _refusal(dirs, box.value)
+    return _refusal(dirs, dirs.root, box.value, box.value, f"{box} is missing")
 
 
 def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
@@ -102,8 +97,8 @@ def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
 
 
 def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
-    why = _refusal(dirs, ".")
-    return _why_not_folder(dirs, OWN, dirs.root, OWN, why and f"{OWN}, which holds the journal, cannot be made: {why}")
+    why = _refusal(dirs, dirs.root, ".", "the spool", None)
+    return _refusal(dirs, dirs.root, OWN, OWN, why and f"{OWN}, which holds the journal, cannot be made: {why}")
 
 
 def _why_not_resume(dirs: SpoolDirs) -> str | None:
@@ -124,31 +119,20 @@ def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
         own = dirs.private_dir()
     except OSError as error:
         return f"{OWN}/{box.value} cannot be accessed: {error.strerror}"
-    return None if own is None else _why_not_folder(dirs, box.value, own, f"{OWN}/{box.value}", None)
+    return None if own is None else _refusal(dirs, own, box.value, f"{OWN}/{box.value}", None)
 
 
-def _why_not_folder(dirs: SpoolDirs, name: str, above: int, shown: str, missing: str | None) -> str | None:
+def _refusal(dirs: SpoolDirs, above: int, name: str, shown: str, missing: str | None) -> str | None:
     """Why this user may not write the directory ``name`` in the directory ``above``, called ``shown``, or None; ``missing`` where
     there is none."""
     try:
         found = dirs.files.stat(name, above)
-    except FileNotFoundError:
-        return missing
-    except OSError as error:
-        return f"{shown} cannot be accessed: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{shown} is not a directory; find out who created it"
-    return _refusal(dirs, name, above, shown)
-
-
-def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = "") -> str | None:
-    """Why ``name`` in the directory ``above`` (the spool), called ``shown``, cannot be written by this user, or None."""
-    above = dirs.root if above is None else above
-    shown = shown or ("the spool" if name == "." else name)
-    try:
+        if not stat.S_ISDIR(found.st_mode):
+            return f"{shown} is not a directory; find out who created it"
         if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
             return None
-        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    except FileNotFoundError:
+        return missing
     except OSError as error:
         return f"{shown} cannot be accessed: {error.strerror}"
     return why_read_only(dirs.root) or closed_words(shown, found, dirs.path)

@@ -194,6 +194,13 @@ class Folders(Struct):
             found = self._aside[box, folder] = self._opened(fd)
         return found
 
+    def status(self, place: Place) -> os.stat_result | None:
+        """Returns the status of the file at ``place``, None where there is none. Raises any other ``OSError``."""
+        try:
+            return self.files.stat(place.name, self.of(place.box, place.folder).fd)
+        except FileNotFoundError:
+            return None
+
     def metadata_of(self, place: Place) -> dict[str, Json]:
         """Reads the metadata of a message that was set aside: ``origin``, ``reason``, ``at``, ``who``, ``operation`` and
         ``ended``, each a plain value of limited length. ``was`` holds the metadata that it had if it had been set aside before.

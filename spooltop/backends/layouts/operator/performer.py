@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from enum import StrEnum
 from itertools import chain, groupby
 from typing import Annotated
@@ -181,6 +181,11 @@ def pins_of(dirs: QueueDirs, locations: Iterable[str]) -> dict[Location, Pin]:
     return {location: pin for location, pin in pins.items() if pin != NOTHING}
 
 
+def locations_of(changes: Iterable[FileChange]) -> list[str]:
+    """All locations that ``changes`` name."""
+    return [location for change in changes for location in (change.path, change.to) if location]
+
+
 def read_text(dirs: QueueDirs, location: str) -> str | None:
     """The text of a small file, None where there is none. Raises ``OSError``, also for one that is large or no text."""
     try:
@@ -203,8 +208,8 @@ class Performer:
         self._files = dirs.files
         self._pins = dict(pins)
         self.message = message
-        self._happened: FileChange | None = None
-        """The last change that is in effect, though what followed it may have failed."""
+        self._done: list[FileChange] = []
+        """The changes that are in effect, though what followed the last may have failed."""
         self.remark = ""
         """Remark on a message that is done."""
 
@@ -216,26 +221,23 @@ class Performer:
     def run(self, changes: Sequence[FileChange]) -> None:
         """Makes all changes, or none. Raises ``Skipped`` where something is not as it was pinned, ``OSError`` for what failed,
         ``HalfDone`` where what was done before could not be reversed."""
-        done: list[FileChange] = []
+        self._done = []
         try:
             for change in changes:
-                self._happened = None
                 self._do(change)
-                self._happened = change
                 if len(changes) > 1:  # in this order also after a power loss, as the files tell how far a crash let it come
                     self._dirs.sync_touched()
-                done.append(change)
         except (Skipped, OSError) as error:
-            self._roll_back([*done, *([self._happened] if self._happened is not None else [])], error)
+            self._roll_back(error)
             self.tidy([change.to for change in changes])
             raise
         self.tidy([change.path for change in changes])
 
-    def _roll_back(self, done: Sequence[FileChange], error: Exception) -> None:
-        """Reverses ``done``. A register that was set aside stays there where its message is gone: its program has taken it, and
-        an entry without a message would refuse its id."""
+    def _roll_back(self, error: Exception) -> None:
+        """Reverses what is done. A register that was set aside stays there where its message is gone: its program has taken it,
+        and an entry without a message would refuse its id."""
         gone = self._is_gone()
-        back = [change for change in done if not (gone and change.sets_aside and change.to != self.message)]
+        back = [change for change in self._done if not (gone and change.sets_aside and change.to != self.message)]
         try:
             for change in inverse(back):
                 self._do(change)
@@ -257,6 +259,7 @@ class Performer:
         verb, path, to = change.verb, change.path, change.to
         if verb is Verb.POKE:
             self._poke(path)
+            self._done.append(change)
             return
         found = self._check(path)
         if found is None and verb not in (Verb.MKDIR, Verb.WRITE):
@@ -275,7 +278,7 @@ class Performer:
                 raise Skipped(f"locked meanwhile: {escape(to or path)} was made") from None
             except OSError:
                 if verb is Verb.WRITE and read_text(self._dirs, path) == change.text:
-                    self._happened = change
+                    self._done.append(change)
                     self._pin(path)
                 raise
             self._note(change)
@@ -298,7 +301,7 @@ class Performer:
                 files.unlink(name, folder)
             case Verb.MKDIR:
                 files.mkdir(name, folder)
-                self._happened = change
+                self._done.append(change)
                 with closing(files, files.open_dir(name, folder)) as fd:
                     files.copy_owner(fd, files.fstat(folder))
             case Verb.RMDIR:
@@ -313,7 +316,8 @@ class Performer:
     def _note(self, change: FileChange) -> None:
         """Notes that a change has happened: what is pinned is now elsewhere, has another status or is gone."""
         verb, path, to = change.verb, change.path, change.to
-        self._happened = change
+        if verb is not Verb.MKDIR:  # else it is there since it was made
+            self._done.append(change)
         if verb is Verb.MOVE:
             for location in [one for one in self._pins if one == path or one.startswith(f"{path}/")]:
                 self._pins[to + location[len(path) :]] = self._pins.pop(location)
@@ -416,25 +420,22 @@ class Performer:
         about it. Changes nothing where somebody else is quicker or something lies there."""
         for folder in dict.fromkeys(location.rpartition("/")[0] for location in locations if is_aside(location)):
             parts = folder.removeprefix(ASIDE).split("/")
-            for count in range(len(parts), 1, -1):
-                if not self._removed(aside(*parts[:count]), with_notes=count == 2):
-                    break
+            with suppress(OSError):  # not empty, or gone already: it is only tidied
+                for count in range(len(parts), 1, -1):
+                    with self._dirs.parent(aside(*parts[:count])) as (at, name):
+                        if count == 2:
+                            self._drop_notes(name, at)
+                        self._files.rmdir(name, at)
 
-    def _removed(self, folder: str, *, with_notes: bool) -> bool:
-        try:
-            with self._dirs.parent(folder) as (at, name):
-                if with_notes:
-                    with closing(self._files, self._files.open_dir(name, at)) as fd:
-                        if self._files.fstat(fd).st_nlink > 2:
-                            return False  # directories of other messages; some file systems count none, and are listed
-                        notes = self._files.list(fd)
-                        if all(META in note for note in notes):  # the note, and drafts of it that were cut off
-                            for note in notes:
-                                discard(self._files, note, fd)
-                self._files.rmdir(name, at)
-        except OSError:
-            return False  # not empty, or gone already: it is only tidied
-        return True
+    def _drop_notes(self, name: str, at: int) -> None:
+        """Removes the note about an operation, and drafts of it that were cut off, once nothing else lies in its directory."""
+        with closing(self._files, self._files.open_dir(name, at)) as fd:
+            if self._files.fstat(fd).st_nlink > 2:
+                return  # directories of other messages; some file systems count none, and are listed
+            notes = self._files.list(fd)
+            if all(META in note for note in notes):
+                for note in notes:
+                    discard(self._files, note, fd)
 
 
 # Tells from the files how many of its changes a message has behind it, for what a crash cut off and for an undo.
@@ -477,7 +478,7 @@ def _agrees(dirs: QueueDirs, location: str, ino: int, expected: _Expected) -> bo
 
 def expected_after(changes: Sequence[FileChange], pins: Mapping[str, Pin]) -> list[dict[str, _Expected]]:
     """The files that are expected before the first change and after each, by location."""
-    touched = {one for change in changes for one in (change.path, change.to) if one and change.verb is not Verb.POKE}
+    touched = locations_of(change for change in changes if change.verb is not Verb.POKE)
     now: dict[str, _Expected] = {location: pins[location][1] if location in pins else 0 for location in touched}
     stages = [dict(now)]
     for change in changes:
