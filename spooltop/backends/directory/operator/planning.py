@@ -146,12 +146,11 @@ class Way(Struct, frozen=True, eq=False):
 
     @classmethod
     def to(
-        cls, box: Box | None, folder: str | None, message: Message, name: str | None, meta: Mapping[str, Json] | None,
-        warning: str = "",
-    ) -> Way:  # fmt: skip
-        """The way of ``message``, which is called ``name`` there, None where it keeps its name."""
+        cls, box: Box, folder: str, message: Message, name: str, meta: Mapping[str, Json] | None = None, warning: str = ""
+    ) -> Way:
+        """The way of ``message``, which is called ``name`` there."""
         end = message.id_end
-        if name is None or name == message.name:
+        if name == message.name:
             return cls(box, folder, None, "", meta, warning)
         if end and name.startswith(message.name[:end]):
             return cls(box, folder, name[end:], "", meta, warning)
@@ -242,67 +241,49 @@ def is_claimed(box: Box) -> bool:
 # Destinations of messages: the box that a move leads to, and the name there.
 
 
-def requeue_name(name: grammar.Name, ended: str | None) -> str:
-    """The name in ``new`` of a claim, or of a message that was set aside. A name without the tail of a claim stays as it is:
-    flags of mail (``:2,S``) are a tail in a mail folder only. ``ended`` says how the attempt ended, None where nobody knows."""
-    if name.token is None and name.pid is None:
-        return name.raw
-    return grammar.requeued_name(name, ended=ended)
-
-
-class Destination(NamedTuple):
-    """The target of one message. ``box`` None: it is deleted. ``name`` is its name in ``tmp`` or ``new``; a message that is set
-    aside keeps its name, in a folder of the operation's own. ``blocked_by`` refuses the move, unless it is forced."""
-
-    box: Box | None
-    name: str | None = None
-    warning: str = ""
-    blocked_by: str = ""
-    meta: Mapping[str, Json] | None = None
-    """The metadata that go beside the message; None: those of the action."""
-
-
 def destination_of(
-    action: Action, box: Box, name: grammar.Name, metadata: Mapping[str, Json], *, ended: str | None, poison: str, now: bool
-) -> Destination:
-    """The destination of a message that is called ``name`` in ``box``. ``metadata`` are those beside it where it was set
-    aside, which anybody may have written. ``ended`` says how the attempt of a claim ended, None where nobody knows. ``poison``
-    says why it is held instead of requeued; ``now`` deletes what would go to the trash. A claim at the limit of attempts is
-    rejected instead of requeued, as a release or a recover would do."""
+    action: Action, message: Message, *, ended: str | None, poison: str, now: bool
+) -> tuple[Way, str]:
+    """The way of a message, and why it does not go there unless it is forced, else "". The metadata beside one that was set aside
+    may be anybody's. ``ended`` says how the attempt of a claim ended, None where nobody knows. ``poison`` says why it is held
+    instead of requeued; ``now`` deletes what would go to the trash. A claim at the limit of attempts is rejected instead of
+    requeued, as a release or a recover would do."""
     if action is Action.RESTORE:
-        return _origin(box, name, metadata, ended)
-    target = RULES[action].target
+        return _origin(message, ended)
+    target, box, name = RULES[action].target, message.group.box, message.parsed
     if target is Box.TRASH and now:
-        return Destination(None)
+        return Way(None), ""
     if target is not Box.NEW:
-        return Destination(target)
+        return Way(target), ""
     if poison:
-        return Destination(Box.HELD, warning=f"held instead: {poison}")
+        return Way(Box.HELD, warning=f"held instead: {poison}"), ""
     if box is Box.CUR and name.own and (attempt := (name.attempts or 0) + 1) >= MAX_ATTEMPTS:
-        return Destination(Box.REJECTED, warning=f"rejected instead: {attempt} attempts, the limit is {MAX_ATTEMPTS}")
-    return Destination(Box.NEW, _in_new(box, name, metadata.get("origin"), ended))
+        return Way(Box.REJECTED, warning=f"rejected instead: {attempt} attempts, the limit is {MAX_ATTEMPTS}"), ""
+    return Way.to(Box.NEW, "", message, _in_new(box, name, message.group.metadata.get("origin"), ended)), ""
 
 
-def _origin(box: Box, name: grammar.Name, metadata: Mapping[str, Json], ended: str | None) -> Destination:
-    origin = metadata.get("origin")
+def _origin(message: Message, ended: str | None) -> tuple[Way, str]:
+    box, name, metadata = message.group.box, message.parsed, message.group.metadata
+    origin, was = metadata.get("origin"), metadata.get("was")
     if origin == Box.TMP:
-        return Destination(Box.TMP, name.raw)
+        return Way.to(Box.TMP, "", message, name.raw), ""
     if origin in (Box.NEW, Box.CUR):
-        return Destination(Box.NEW, _in_new(box, name, origin, ended))
-    was = metadata.get("was")
+        return Way.to(Box.NEW, "", message, _in_new(box, name, origin, ended)), ""
     if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
-        return Destination(Box(origin), meta=was if isinstance(was, dict) else None)
+        return Way(Box(origin), meta=was if isinstance(was, dict) else None), ""
     warning = "its original box is not known: moves to new"
     # A file out of tmp may be half a message.
     blocked_by = "its original box is not known; it may be an incomplete file from tmp" if box is Box.TRASH else ""
-    return Destination(Box.NEW, _in_new(box, name, None, ended), warning, blocked_by)
+    return Way.to(Box.NEW, "", message, _in_new(box, name, None, ended), warning=warning), blocked_by
 
 
 def _in_new(box: Box, name: grammar.Name, origin: Json, ended: str | None) -> str:
     if name.token is not None:
         origin = Box.CUR  # whatever lies beside it: no message in new is called as a claim
     if box is not Box.REJECTED:
-        return name.raw if origin == Box.NEW and box in ASIDE else requeue_name(name, ended)
+        # Flags of mail (``:2,S``) are the tail of a claim in a mail folder only.
+        stays = (origin == Box.NEW and box in ASIDE) or (name.token is None and name.pid is None)
+        return name.raw if stays else grammar.requeued_name(name, ended=ended)
     # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
     return grammar.reset_attempts(grammar.parse(name.raw, claimed=False) if origin == Box.NEW else name)
 
@@ -409,22 +390,19 @@ class Decider(Struct, frozen=True):
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
         ended = DIED if row.verdict is Verdict.DEAD else None  # a holder who was forced to give it up may live
-        metadata = message.group.metadata
-        to = destination_of(self.action, row.box, name, metadata, ended=ended, poison=hold, now=self.now)
-        blocked_by, forceable = self._blocked_by(row, name, message, to)
+        way, unless_forced = destination_of(self.action, message, ended=ended, poison=hold, now=self.now)
+        blocked_by, forceable = self._blocked_by(row, name, message, way.box)
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         if row.owner is not None and row.owner.moves_to is not None:
             forced = "; ".join(filter(None, (forced, f"it may be in {escape(row.owner.moves_to)} as well")))
-        warning = "; ".join(filter(None, (to.warning, forced))) or poison
-        # A message that is set aside goes into a folder of the operation's own.
-        way = Way.to(to.box, "" if to.name is not None else None, message, to.name, to.meta, warning)
-        return Decision(blocked_by, forceable, tuple(self._remarks(row, name, to, poison)), way)
+        way = replace(way, warning="; ".join(filter(None, (way.warning, forced))) or poison)
+        return Decision(blocked_by or unless_forced, forceable, tuple(self._remarks(row, name, way.box, poison)), way)
 
-    def _blocked_by(self, row: Row, name: grammar.Name, found: Found, destination: Destination) -> tuple[str, bool]:
+    def _blocked_by(self, row: Row, name: grammar.Name, found: Found, to_box: Box | None) -> tuple[str, bool]:
         kind = kind_of(found)
         if kind:
             return f"{kind}, not a message", False
-        other = self.same_ids.in_new.get(row.id) if destination.box is Box.NEW else None
+        other = self.same_ids.in_new.get(row.id) if to_box is Box.NEW else None
         half_moved = other == found.st_ino
         if other is not None and not half_moved:
             return "conflict: new has another message with this id; both are kept", False
@@ -444,9 +422,9 @@ class Decider(Struct, frozen=True):
             host = None if row.owner is None else row.owner.host
             if process := self.process_here(name.pid, host, (name.claimed_us or 0) / 1e6):
                 return f"{process} is running here and may be its holder: {row.evidence}", True
-        return destination.blocked_by, True
+        return "", True
 
-    def _remarks(self, row: Row, name: grammar.Name, destination: Destination, poison: str) -> list[Remark]:
+    def _remarks(self, row: Row, name: grammar.Name, to_box: Box | None, poison: str) -> list[Remark]:
         remarks = []
         if row.verdict is Verdict.UNKNOWN or (row.verdict is None and row.box is Box.CUR):
             remarks.append(Remark.UNKNOWN)
@@ -457,9 +435,9 @@ class Decider(Struct, frozen=True):
                 remarks.append(Remark.FORCED)
             elif name.token is None:
                 remarks.append(Remark.FOREIGN)
-        if self.action is Action.REQUEUE and destination.box is Box.HELD:
+        if self.action is Action.REQUEUE and to_box is Box.HELD:
             remarks.append(Remark.HELD)
-        elif self.action is Action.REQUEUE and destination.box is Box.REJECTED:
+        elif self.action is Action.REQUEUE and to_box is Box.REJECTED:
             remarks.append(Remark.REJECTED)
         return remarks
 

@@ -63,16 +63,17 @@ class MessagePlan(Struct, frozen=True):
     proved: bool = False
 
 
-def pinned_changes(
-    dirs: QueueDirs, id: str, message: str, changes: Sequence[FileChange], *, reverses: int | None = None, without: str = ""
-) -> MessageChanges:
-    """The ``changes`` of the message ``id`` at the location ``message``, with pins of it and of what they need that lies in its
-    place before the first of them. ``without``: as long as nothing lies there. Raises ``OSError``."""
+def pin_changes(
+    dirs: QueueDirs, id: str, message: str, changes: Sequence[FileChange], *, reverses: int | None = None, without: str = "",
+    proved: bool = False,
+) -> MessagePlan:  # fmt: skip
+    """Plans the ``changes`` of the message ``id`` at the location ``message``, with pins of it and of what they need that lies in
+    its place before the first of them. ``without``: as long as nothing lies there. Raises ``OSError``."""
     free = [change.path for change in changes if change.verb is Verb.WRITE] + ([without] if without else [])
     needed = [message, *(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE))]
     needed += [change.to for change in changes if change.verb is Verb.UNLINK]
     pins = dict.fromkeys(free, NOTHING) | pins_of(dirs, dict.fromkeys(needed))
-    return MessageChanges(id, message, tuple(changes), pins, reverses)
+    return MessagePlan(dirs.identity, MessageChanges(id, message, tuple(changes), pins, reverses), proved)
 
 
 def placed(planned: MessageChanges, operation: str, place: int) -> MessageChanges:
@@ -120,7 +121,7 @@ class Planner:
                 self._step(step.verb, path, *map(self._path, step.words[1:]))
         if not self._changes:
             raise NotPlanned("there is nothing to change")
-        return MessagePlan(self._dirs.identity, pinned_changes(self._dirs, id, self._location, self._changes), proved)
+        return pin_changes(self._dirs, id, self._location, self._changes, proved=proved)
 
     def _path(self, word: Filling) -> str:
         path = word.path_of(self._fields, *self._given)
@@ -211,7 +212,7 @@ def moved_back(dirs: QueueDirs, id: str, locations: Sequence[str]) -> MessagePla
         if dirs.status(in_queue(location)) is not None and not _is_half_moved(dirs, location, in_queue(location)):
             raise NotPlanned(f"{escape(in_queue(location))} is there already")
     changes = [FileChange(Verb.MOVE, location, in_queue(location)) for location in locations]
-    return MessagePlan(dirs.identity, pinned_changes(dirs, id, locations[-1], changes))
+    return pin_changes(dirs, id, locations[-1], changes)
 
 
 def _is_half_moved(dirs: QueueDirs, location: str, to: str) -> bool:
@@ -223,13 +224,13 @@ def removed(dirs: QueueDirs, id: str, path: str, *, without: str = "") -> Messag
     """Plans that a register or a lock that was left over moves to the trash, as long as the message ``without`` is not there.
     Raises ``OSError``."""
     change = FileChange(Verb.MOVE, path, aside("trash", _HERE, _HERE, path))
-    return MessagePlan(dirs.identity, pinned_changes(dirs, id, path, [change], without=without))
+    return pin_changes(dirs, id, path, [change], without=without)
 
 
 def deleted(dirs: QueueDirs, id: str, message: str) -> MessagePlan:
     """Plans that a message in the trash is deleted for good, with everything that went with it. Raises ``OSError``."""
     folder = aside(*message.removeprefix("//").split("/")[:3])
-    return MessagePlan(dirs.identity, pinned_changes(dirs, id, folder, [FileChange(Verb.DELETE, folder)]))
+    return pin_changes(dirs, id, folder, [FileChange(Verb.DELETE, folder)])
 
 
 # Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not.
@@ -768,9 +769,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
                 refused.append(Refusal(row, "deleted permanently"))
             elif number is not None:
                 done = intent.changes[:number]
-                at_end = _location_after(intent.message, done)
-                back = pinned_changes(dirs, intent.id, at_end, inverse(done), reverses=place)
-                items.append(Item(row, MessagePlan(dirs.identity, back)))
+                message = _location_after(intent.message, done)
+                items.append(Item(row, pin_changes(dirs, intent.id, message, inverse(done), reverses=place)))
             elif place in cut_off:
                 items.append(Item(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
             else:
