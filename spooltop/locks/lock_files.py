@@ -21,7 +21,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -451,7 +450,7 @@ class LockFiles:
         self,
         folders: Sequence[tuple[str, int, Mount | None]],
         table: Callable[[], LockTable],
-        boxes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        boxes: Mapping[str, tuple[str, ...]],
     ) -> tuple[Lock, ...]:
         """The locks in ``folders``: (path as shown, descriptor, its mount). ``table`` is called only where there is a
         lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""

@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -105,33 +104,19 @@ def foreign_queue(path: str, fd: int, names: Sequence[str]) -> tuple[str, str] |
         except OSError:
             return ()  # no directory, or not ours to look into
 
+    def matches(pattern: str, folder: str) -> bool:
+        """True if a name in the folder ("": the directory itself) matches."""
+        return any(re.match(pattern, name) for name in (inside(folder) if folder else names))
+
     for sign in _SIGNS:
-        if have.issuperset(sign.have) and _shows(sign, names, inside):
+        if have.issuperset(sign.have) and (not sign.pattern or matches(sign.pattern, sign.within)):
             return sign.what, _filled(sign.advice, path)
     if have.issuperset(("queue", ".lock")) and not inside("queue"):
         return "perhaps a huey FileStorage, but nothing is in it", f"if it is: spooltop --as 'huey FileStorage' {quoted(path)}"
-    return _kombu(path, names, inside) or _dirq(path, names)
-
-
-def _shows(sign: _Sign, names: Sequence[str], inside: Callable[[str], Sequence[str]]) -> bool:
-    if not sign.pattern:
-        return True
-    found = re.compile(sign.pattern)
-    return any(found.match(name) for name in (inside(sign.within) if sign.within else names))
-
-
-def _kombu(path: str, names: Sequence[str], inside: Callable[[str], Sequence[str]]) -> tuple[str, str] | None:
-    """A directory of kombu whose folders have other names than those that the layout knows."""
-    found = re.compile(_KOMBU)
-    folder = next((one for one in names if any(found.match(name) for name in inside(one))), None)
-    if folder is None:
-        return None
-    return "a directory of kombu's filesystem transport (Celery)", _filled(_KOMBU_SAYS, os.path.join(path, folder))
-
-
-def _dirq(path: str, names: Sequence[str]) -> tuple[str, str] | None:
-    """A simple queue of dirq in which nothing is: its folders alone do not tell what it is."""
-    if names and all(re.match(r"[0-9a-f]{8}\Z", name) for name in names):
+    # The folders of kombu may have other names than those that the layout knows.
+    if (folder := next((one for one in names if matches(_KOMBU, one)), None)) is not None:
+        return "a directory of kombu's filesystem transport (Celery)", _filled(_KOMBU_SAYS, os.path.join(path, folder))
+    if names and all(re.match(r"[0-9a-f]{8}\Z", name) for name in names):  # the folders alone do not tell what it is
         program = "from dirq.QueueSimple import QueueSimple as Q; print(Q(%s).count())"
         advice = f"open it when an element is; {{python {program}}} counts them"
         return "perhaps a dirq directory queue, but nothing is in it", _filled(advice, path)
@@ -491,9 +476,7 @@ class _Seen(NamedTuple):
     inside: tuple[str, ...] = ()
 
 
-def find_targets(
-    words: Iterable[str], identify: Callable[[str], object] = identify, is_queue: Callable[[str], bool] | None = None
-) -> list[str]:
+def find_targets(words: Iterable[str], identify: Callable[[str], object], is_queue: Callable[[str], bool]) -> list[str]:
     """Returns the targets that ``words`` name, each once, in their order. ``identify`` raises ``SpooltopError`` for a path that
     is no target; ``is_queue`` says of a directory that is no spool whether it is a queue of another kind.
 
@@ -505,7 +488,21 @@ def find_targets(
     expanded = [os.path.expanduser(word) for word in words]
     for word, found in zip(expanded, run_each(expanded, _matches, _PATIENCE), strict=True):
         matched += [(path, True) for path in found or ()] or [(word, False)]
-    look = partial(_look, identify=identify, is_queue=is_queue)
+
+    def look(path: str) -> _Seen:
+        if "://" in path:
+            return _Seen(True, path)
+        real = os.path.realpath(path)
+        if is_spool_at(path):
+            return _Seen(True, real)  # by a tenth of what it takes to identify it
+        try:
+            identify(path)
+        except Unreadable:
+            return _Seen(True, real)
+        except SpooltopError:
+            return _Seen(False, real, tuple(_queues_in(path, is_queue)))
+        return _Seen(True, real)
+
     seen = run_each([path for path, _ in matched], look, _PATIENCE)
     targets: dict[str, str] = {}
     for (path, by_glob), one in zip(matched, seen, strict=True):
@@ -525,22 +522,7 @@ def _matches(word: str) -> Sequence[str]:
     return sorted(glob.glob(word))  # noqa: PTH207  words are text, and stay as they were typed
 
 
-def _look(path: str, identify: Callable[[str], object], is_queue: Callable[[str], bool] | None) -> _Seen:
-    if "://" in path:
-        return _Seen(True, path)
-    real = os.path.realpath(path)
-    if is_spool_at(path):
-        return _Seen(True, real)  # by a tenth of what it takes to identify it
-    try:
-        identify(path)
-    except Unreadable:
-        return _Seen(True, real)
-    except SpooltopError:
-        return _Seen(False, real, tuple(_queues_in(path, is_queue)))
-    return _Seen(True, real)
-
-
-def _queues_in(path: str, is_queue: Callable[[str], bool] | None) -> Sequence[str]:
+def _queues_in(path: str, is_queue: Callable[[str], bool]) -> Sequence[str]:
     """Returns the names of the spools and other queues directly in the directory ``path``; links are not followed."""
     if spool_of_box(os.path.abspath(path)) is not None:
         return ()
@@ -550,6 +532,6 @@ def _queues_in(path: str, is_queue: Callable[[str], bool] | None) -> Sequence[st
     except OSError:
         return ()
     spools = {name for name in names if is_spool_at(os.path.join(path, name), follow=False)}
-    others = [name for name in names if is_queue and name not in spools and not name.startswith(".")][:_ASKED]
-    queues = {name for name in others if is_queue is not None and is_queue(os.path.join(path, name))}
+    others = [name for name in names if name not in spools and not name.startswith(".")][:_ASKED]
+    queues = {name for name in others if is_queue(os.path.join(path, name))}
     return [name for name in names if name in spools or name in queues]

@@ -65,10 +65,10 @@ class SideFiles:
                 opened.close()
 
     def locks(
-        self, folders: Iterable[OpenFolder], mount: Mount | None, within: Mapping[str, tuple[str, ...]] | None = None
+        self, folders: Iterable[OpenFolder], mount: Mount | None, within: Mapping[str, tuple[str, ...]]
     ) -> tuple[Lock, ...]:
         """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
-        return self._lock_files.look([(path, fd, mount) for path, fd in folders], self._world.lock_table, within or {})
+        return self._lock_files.look([(path, fd, mount) for path, fd in folders], self._world.lock_table, within)
 
     def locks_used(self, folders: list[OpenFolder], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
         """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
@@ -385,7 +385,7 @@ class StandaloneReader:
         folders = self._folders
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
             folders = [*folders, (os.path.normpath(os.path.join(self._path, "..")), self._above)]
-        locks = self._side_files.locks(folders, mount)
+        locks = self._side_files.locks(folders, mount, {})
         held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
         cursors = self._side_files.cursors(self._folders, lambda _: held_by) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +21,7 @@ from spooltop.model.vocabulary import Box
 
 from .events.flow import last_claim
 from .listing import by_column, time_of
-from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder, Verdicts
+from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, Verdicts
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
 from .scan import BoxScan, StagingScanner, pieces, scan_box, why_closed
@@ -77,7 +76,14 @@ class FreshLook:
                 parts = {part[:32] for name in scan.names for part in name.split(",c=")}
                 tokens = set(filter(_TOKEN.fullmatch, parts))
                 tested = self._judge.claims.test(dirs, tokens, self._judge.certainty(mount), progress)
-                judge = partial(self._judged, tested)
+
+                def judged(names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
+                    with self._one_at_a_time:
+                        dirs = self._opened(Box.CUR)
+                        certainty = self._judge.certainty(self._spool.mount(dirs))
+                        return self._judge.claims.judge_names(dirs, names, tails, tested, certainty)
+
+                judge = judged
             return BoxNames(
                 len(places), lambda part: [scan.names[place] for place in places[part]],
                 lambda: (piece for _, piece in pieces(scan.names)), judge,
@@ -111,11 +117,6 @@ class FreshLook:
     def close(self) -> None:
         with self._one_at_a_time:
             self._spool.close()
-
-    def _judged(self, tested: Mapping[str, TokenHolder], names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
-        with self._one_at_a_time:
-            dirs = self._opened(Box.CUR)
-            return self._judge.claims.judge_names(dirs, names, tails, tested, self._judge.certainty(self._spool.mount(dirs)))
 
     def _opened(self, box: Box) -> SpoolDirs:
         try:

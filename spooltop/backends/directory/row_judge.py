@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import cache, partial
 from itertools import chain
@@ -30,7 +30,7 @@ from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, e
 
 from ..access import user_name
 from .liveness.claim_liveness import ClaimJudge, Idle, TokenJudge, Verdicts
-from .liveness.processes import BootClock, Certainty, Descriptor, Descriptors, LockTable, Process, Processes, check_pids
+from .liveness.processes import BootClock, Certainty, Descriptors, LockTable, Processes, check_pids
 from .scan import BoxScan, Scans
 from .storage.disk import is_local
 from .storage.location import Folders
@@ -163,6 +163,54 @@ class TmpJudge(Struct):
         pids = {writer.pid for writer in asking if writer is not None}
         # Looked up all together where one is gone here, because that costs a read of every ``status`` there is.
         namesakes = cache(lambda: self._processes.namesakes(pids))
+
+        def judged(raw: str, file: _File) -> tuple[Verdict, str, Owner]:
+            """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
+            writer, lock_free = file.writer, file.own and not table.unseen  # a writer of spooltop's would hold its lock
+            open_in = opened.by_file.get((file.status.st_dev, file.status.st_ino), ())
+            unseen = opened.unseen_writers(file.status, os.geteuid(), partial(_has_acl, folders, raw))
+            # Who has it not open; None: anybody may have.
+            nobody = None if unseen is None else _nobody(file.status, unseen, bool(open_in))
+            if unseen != "" and lock_free and writer is not None:
+                nobody = "its lock is free"
+            if pids := [one.pid for one in open_in if one.writing is not False]:
+                owner = self._owner(pids[0])
+                return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
+            if file.row.verdict is Verdict.ABANDONED:
+                return file.row.verdict, file.row.evidence, file.row.owner or Owner()
+            owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
+            if writer is not None and not self._is_here(writer.host):
+                return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
+            there = self._processes.exists(writer.pid) if writer is not None else None
+            if not certainty.local or not certainty.all_pids:
+                words = "its writer is not visible from here"
+                if writer is not None and there is False:
+                    words = f"no pid {writer.pid} here"
+                return Verdict.UNKNOWN, words, owner
+            if nobody is None:
+                words = "who has it open is not visible to you"
+                if writer is None or there is None:
+                    return Verdict.UNKNOWN, words, owner
+                if there:
+                    return Verdict.UNKNOWN, f"pid {writer.pid} is running · {words}", self._owner(writer.pid)
+                return Verdict.UNKNOWN, f"{writer.pid} {EXITED} · {words}", owner
+            if writer is not None and there is not False:
+                words = ", but does not have it open" if self._processes.files_of(writer.pid) is not None else ""
+                return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
+            if writer is None and not lock_free:
+                return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
+            if writer is not None and (contained := namesakes()) is not None:
+                if contained[writer.pid]:
+                    return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
+                # Gone: it cannot be between two steps, so one look is enough.
+                return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
+            if not lock_free:
+                return Verdict.UNKNOWN, f"no pid {owner.pid} here, but not all processes are visible to you", owner
+            # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
+            if now - file.still_since < _SETTLED:
+                return Verdict.UNKNOWN, "not watched long enough", owner
+            return Verdict.ABANDONED, f"{'its lock is free' if writer is None else f'no pid {writer.pid} here'} · {nobody}", owner
+
         for key, file in progress.each(list(files.items())):
             pid = file.writer.pid if file.writer else None
             if key in locked:
@@ -170,70 +218,12 @@ class TmpJudge(Struct):
             elif file.grew:
                 verdict, evidence, owner = Verdict.WRITING, "growing", self._owner(pid)
             else:
-                open_in = opened.by_file.get((file.status.st_dev, file.status.st_ino), ())
-                unseen = opened.unseen_writers(file.status, os.geteuid(), partial(_has_acl, folders, key[0]))
-                lock_free = file.own and not table.unseen
-                if unseen != "" and lock_free and file.writer is not None:
-                    nobody: str | None = "its lock is free"
-                else:
-                    nobody = None if unseen is None else _nobody(file.status, unseen, bool(open_in))
-                verdict, evidence, owner = self._idle(file, lock_free, open_in, nobody, now, certainty, namesakes)
+                verdict, evidence, owner = judged(key[0], file)
             if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
                 del files[key]  # it was moved on while we looked
                 continue
             if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
                 file.row = file.row.judged(verdict, evidence, owner)
-
-    def _idle(
-        self,
-        file: _File,
-        lock_free: bool,
-        open_in: tuple[Descriptor, ...],
-        nobody: str | None,
-        now: float,
-        certainty: Certainty,
-        namesakes: Callable[[], Mapping[int, Sequence[Process]] | None],
-    ) -> tuple[Verdict, str, Owner]:
-        """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it.
-        ``lock_free``: a writer of spooltop's would hold its lock. ``nobody`` says who has it not open; None: anybody may have."""
-        writer = file.writer
-        if pids := [one.pid for one in open_in if one.writing is not False]:
-            owner = self._owner(pids[0])
-            return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
-        if file.row.verdict is Verdict.ABANDONED:
-            return file.row.verdict, file.row.evidence, file.row.owner or Owner()
-        owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
-        if writer is not None and not self._is_here(writer.host):
-            return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
-        there = self._processes.exists(writer.pid) if writer is not None else None
-        if not certainty.local or not certainty.all_pids:
-            words = "its writer is not visible from here"
-            if writer is not None and there is False:
-                words = f"no pid {writer.pid} here"
-            return Verdict.UNKNOWN, words, owner
-        if nobody is None:
-            words = "who has it open is not visible to you"
-            if writer is None or there is None:
-                return Verdict.UNKNOWN, words, owner
-            if there:
-                return Verdict.UNKNOWN, f"pid {writer.pid} is running · {words}", self._owner(writer.pid)
-            return Verdict.UNKNOWN, f"{writer.pid} {EXITED} · {words}", owner
-        if writer is not None and there is not False:
-            words = ", but does not have it open" if self._processes.files_of(writer.pid) is not None else ""
-            return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
-        if writer is None and not lock_free:
-            return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
-        if writer is not None and (contained := namesakes()) is not None:
-            if contained[writer.pid]:
-                return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
-            # Gone: it cannot be between two steps, so one look is enough.
-            return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
-        if not lock_free:
-            return Verdict.UNKNOWN, f"no pid {owner.pid} here, but not all processes are visible to you", owner
-        # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
-        if now - file.still_since < _SETTLED:
-            return Verdict.UNKNOWN, "not watched long enough", owner
-        return Verdict.ABANDONED, f"{'its lock is free' if writer is None else f'no pid {writer.pid} here'} · {nobody}", owner
 
     def _is_here(self, host: str) -> bool:
         mine = self._processes.host()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -223,18 +223,14 @@ class TokenJudge(Struct):
             does = f"{who}, not its {'child' if exited else 'consumer'}, holds its presence lock"
         return process, f"{exited}{does}; stop {pid}"
 
-    def describe(self, process: Process | None) -> Process | None:
+    def describe(self, process: Process) -> Process:
         """Adds command and user to what is visible of a process; they are read once."""
-        if process is None or process.zombie or process.pid in self.brief:
-            return process
-        return self._processes.describe(process)
+        return process if process.zombie or process.pid in self.brief else self._processes.describe(process)
 
 
 _TOKENS_AT_MOST = 1_000
 _REMEMBERED = 50_000
 """Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
-_TESTED = 500
-"""Consumers that are tested at a time."""
 _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""
 
@@ -314,17 +310,9 @@ class ClaimJudge(Struct):
         self, dirs: SpoolDirs, tokens: Collection[str], certainty: Certainty, progress: Progress
     ) -> dict[str, TokenHolder]:
         """Tests the holders of many claims, each once."""
-        tested: dict[str, TokenHolder] = {}
-        held: dict[str, Presence] = {}
-        rest = iter(tokens)
         progress.begin("consumers tested", len(tokens))
-        while some := list(islice(rest, _TESTED)):
-            looked = {token: presence.look(dirs, token) for token in some}
-            held |= {token: seen for token, seen in looked.items() if seen.state == "held"}
-            tested |= self._token_judge.judge({token: seen for token, seen in looked.items() if token not in held}, certainty)
-            progress.advance(len(some))
         # Together, because to find a holder that is not named costs a look at all processes.
-        return tested | self._token_judge.judge(held, certainty)
+        return self._token_judge.judge({token: presence.look(dirs, token) for token in progress.each(tokens)}, certainty)
 
     def judge_names(
         self, dirs: SpoolDirs, names: Sequence[str], tails: Sequence[str], tested: Mapping[str, TokenHolder], certainty: Certainty
@@ -373,9 +361,25 @@ class ClaimJudge(Struct):
             (c.name.pid, self._boot_clock.latest(c.ctime, c.seen))
             for c in asked if c.name.pid is not None and c.name.token is None
         ]  # fmt: skip
-        by_pid = iter(judge_pids(self._processes, timed, certainty, self._token_judge.describe))
-        judged = [self._verdict(claim.name, holders, by_pid) for claim in asked]
-        both = list(zip(asked, judged, strict=True))
+        by_pid = iter(judge_pids(self._processes, timed, certainty))
+
+        def verdict_on(name: Name) -> tuple[Verdict | None, str, Owner, bool]:
+            """The verdict on a claim, the evidence, its owner, and whether that runs here."""
+            if name.token is not None:
+                verdict, evidence, owner, _, here = holders[name.token]
+                return verdict, evidence, owner._replace(pid=name.pid) if owner.pid is None else owner, here
+            if name.pid is None:
+                none = (None, NOT_A_CLAIM) if name.flags is None else (Verdict.UNKNOWN, "no holder in its name")
+                return *none, Owner(), False
+            verdict, evidence, process = next(by_pid)
+            owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
+            if here and process is not None:
+                process = self._token_judge.describe(process)
+                owner = owner._replace(start=process.since, command=process.command, user=process.user)
+                evidence = also(evidence, process.halted)
+            return verdict, evidence, owner, here
+
+        both = [(claim, verdict_on(claim.name)) for claim in asked]
         if self._options.watch:
             running = (owner.pid for claim, (*_, owner, here) in both if here and self._held(claim) > _HELD_LONG)
             self._idle.look(pid for pid in running if pid is not None)
@@ -391,25 +395,6 @@ class ClaimJudge(Struct):
                 claim.row = before.judged(verdict, evidence, owner)
                 changed = True
         return changed
-
-    @staticmethod
-    def _verdict(
-        name: Name, holders: Mapping[str, TokenHolder], by_pid: Iterator[tuple[Verdict, str, Process | None]]
-    ) -> tuple[Verdict | None, str, Owner, bool]:
-        """The verdict on a claim, the evidence, its owner, and whether that runs here. ``by_pid`` are those of the claims that
-        name only a pid, in order."""
-        if name.token is not None:
-            verdict, evidence, owner, _, here = holders[name.token]
-            return verdict, evidence, owner._replace(pid=name.pid) if owner.pid is None else owner, here
-        if name.pid is None:
-            none = (None, NOT_A_CLAIM) if name.flags is None else (Verdict.UNKNOWN, "no holder in its name")
-            return *none, Owner(), False
-        verdict, evidence, process = next(by_pid)
-        owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
-        if here and process is not None:
-            owner = owner._replace(start=process.since, command=process.command, user=process.user)
-            evidence = also(evidence, process.halted)
-        return verdict, evidence, owner, here
 
     def count_running(self, dirs: SpoolDirs, certainty: Certainty) -> int | None:
         """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they

@@ -655,13 +655,12 @@ class BootClock:
 
 
 def judge_pids(
-    processes: Processes, claims: Sequence[tuple[int, float]], certainty: Certainty,
-    describe: Callable[[Process | None], Process | None] = lambda process: process,
-) -> list[tuple[Verdict, str, Process | None]]:  # fmt: skip
+    processes: Processes, claims: Sequence[tuple[int, float]], certainty: Certainty
+) -> list[tuple[Verdict, str, Process | None]]:
     """Judges the holders of ``claims`` that name only a pid, each with a moment (CLOCK_BOOTTIME) at which it existed already.
-    Also returns what is visible of the process, as ``describe`` has it."""
+    Also returns what is visible of the process."""
     there = {pid: processes.exists(pid) for pid, _ in claims}
-    visible = {pid: describe(processes.process(pid)) for pid, taken in there.items() if taken}
+    visible = {pid: processes.process(pid) for pid, taken in there.items() if taken}
     namesakes: Mapping[int, Sequence[Process]] | None = None
     if certainty.local and (certainty.all_pids or certainty.pids_here):
         # Only where they can change a verdict: it costs a read of every ``status`` file.
