@@ -80,12 +80,6 @@ class _Mutes(Struct):
     targets: dict[str, dict[str, Annotated[float, Meta(lt=1e15)]]]
 
 
-def _decode_mutes(data: bytes) -> dict[str, dict[str, float]]:
-    """Parses the file: real path of a target → source → end. Raises ``ValueError``, ``MsgspecError`` for anything else."""
-    targets = json.decode(data, type=_Mutes).targets
-    return {unescape(path): {unescape(source): end for source, end in ends.items()} for path, ends in targets.items()}
-
-
 def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], reason: str = "") -> Snapshot:
     """Returns the snapshot without the cursor problems of the sources in ``ends``, plus one last line that names them.
 
@@ -190,11 +184,12 @@ class MuteFile(Struct):
 
 
 def _read_mutes(folder: str) -> dict[str, dict[str, float]]:
-    """Reads and parses the file. Raises ``Unreadable``."""
+    """Reads and parses the file: real path of a target → source → end. Raises ``Unreadable``."""
     path = os.path.join(folder, _MUTES)
     try:
         with _opened(folder) as opened:
-            return _decode_mutes(read_small(_MUTES, opened, limit=_CAP).data)
+            targets = json.decode(read_small(_MUTES, opened, limit=_CAP).data, type=_Mutes).targets
+        return {unescape(path): {unescape(source): end for source, end in ends.items()} for path, ends in targets.items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (NotRegular, ValueError, MsgspecError, RecursionError) as error:
@@ -212,23 +207,6 @@ class _View(Struct):
 class _Views(Struct):
     schema: Literal[1] = 1
     targets: dict[str, Any] = field(default_factory=dict)
-
-
-def _decode_views(data: bytes) -> dict[str, KeptView]:
-    """Parses the file; a target that is not understood is left out."""
-    found: dict[str, KeptView] = {}
-    try:
-        targets = json.decode(data, type=_Views).targets
-    except (MsgspecError, RecursionError):
-        return found
-    for path, view in targets.items():
-        try:
-            kept = convert(view, _View)
-            sorts = {box: Sort(word.removeprefix("-"), word.startswith("-")) for box, word in kept.sorts.items()}
-            found[unescape(path)] = KeptView(kept.view, sorts, unescape(kept.last_filter))
-        except (MsgspecError, ValueError):
-            continue
-    return found
 
 
 def _encode_view(kept: KeptView) -> _View:
@@ -281,7 +259,17 @@ class ViewFile(Struct):
 
 
 def _read_views(folder: int) -> dict[str, KeptView]:
+    """Reads and parses the file; a target that is not understood is left out."""
+    found: dict[str, KeptView] = {}
     try:
-        return _decode_views(read_small(_VIEWS, folder, limit=_CAP).data)
-    except OSError:
-        return {}
+        targets = json.decode(read_small(_VIEWS, folder, limit=_CAP).data, type=_Views).targets
+    except (OSError, MsgspecError, RecursionError):
+        return found
+    for path, view in targets.items():
+        try:
+            kept = convert(view, _View)
+            sorts = {box: Sort(word.removeprefix("-"), word.startswith("-")) for box, word in kept.sorts.items()}
+            found[unescape(path)] = KeptView(kept.view, sorts, unescape(kept.last_filter))
+        except (MsgspecError, ValueError):
+            continue
+    return found

@@ -82,9 +82,18 @@ class SideFiles:
     ) -> tuple[CursorSource, ...]:
         """Returns the cursors in the first of ``folders`` that has any, or those that were named. ``holders`` finds who holds the
         lock of a cursor file."""
+        def lock_holders(file: os.stat_result) -> tuple[LockHolder, ...]:
+            """The holders of a lock on a cursor file, or on the lock file beside it."""
+            files = [file]
+            for _, fd in opened:
+                with suppress(OSError):  # nobody locks there
+                    files.append(os.lstat(".cursors.lock", dir_fd=fd))
+            table = self._world.lock_table()
+            lines = {line for one in files for line in table.of(one) if not line.waits}
+            return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
+
         with self._opened(folders) as opened:
-            fds = [fd for _, fd in opened]
-            return self._cursor_files.look(opened, holders or (lambda found: self._cursor_lock_holders(found, fds)))
+            return self._cursor_files.look(opened, holders or lock_holders)
 
     def why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[OpenFolder]) -> str | None:
         """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
@@ -101,18 +110,6 @@ class SideFiles:
         """Opens the folders whose cursors are shown: ``folders``, if none were named."""
         with named_folders(self._named) as opened:
             yield opened or folders
-
-    def _cursor_lock_holders(self, file: os.stat_result, folders: list[int]) -> tuple[LockHolder, ...]:
-        """Returns the holders of a lock on a cursor file, or on the lock file beside it."""
-        files = [file]
-        for fd in folders:
-            try:
-                files.append(os.lstat(".cursors.lock", dir_fd=fd))
-            except OSError:
-                continue  # nobody locks there
-        table = self._world.lock_table()
-        lines = {line for one in files for line in table.of(one) if not line.waits}
-        return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
 
 
 _GLANCE = 1.75

@@ -441,7 +441,19 @@ class SetAsideBoxes(Struct):
             return BoxState(box, None, False, None, False, None, _why(problem), as_of)
 
         def read(operation: str, above: int) -> _Folder:
-            return _folder(operation, above, _Metas(dirs, box, operation) if box is Box.TRASH else None)
+            listed, metas = _list(operation, above), _Metas(dirs, box, operation) if box is Box.TRASH else None
+            total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
+            times = array("d")
+            with opened(operation, above) as fd:
+                for name in listed.names[:_SIZES_AT_MOST]:
+                    try:
+                        found = os.lstat(name, dir_fd=fd)
+                    except OSError:
+                        continue  # put back meanwhile
+                    times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
+                    if total is not None and stat.S_ISREG(found.st_mode):
+                        total += found.st_size
+            return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
 
         folders[box], complete = _look(operations, above, self._folders.get(box, {}), as_of - _COARSE, read)
         found = folders[box].values()
@@ -529,22 +541,6 @@ class _Metas(Struct):
             self._read[inode] = time_of(shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name)))
         at = self._read[inode]
         return otherwise if at is None else at
-
-
-def _folder(operation: str, above: int, metas: _Metas | None) -> _Folder:
-    listed = _list(operation, above)
-    total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
-    times = array("d")
-    with opened(operation, above) as fd:
-        for name in listed.names[:_SIZES_AT_MOST]:
-            try:
-                found = os.lstat(name, dir_fd=fd)
-            except OSError:
-                continue  # put back meanwhile
-            times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
-            if total is not None and stat.S_ISREG(found.st_mode):
-                total += found.st_size
-    return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
 
 
 # Counts the messages in ``new`` by age and source. It uses the names of the last scan and never reads the directory again.

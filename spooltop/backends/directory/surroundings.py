@@ -23,7 +23,7 @@ from spooltop.model.vocabulary import Box, Holders, Holding, Key, Verdict, escap
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
 from .listing import split_key
-from .liveness.processes import BootClock, Certainty, Descriptor, Process, Processes, judge_pids, lock_owners, read_table
+from .liveness.processes import BootClock, Certainty, Process, Processes, judge_pids, lock_owners, read_table
 from .storage.disk import OpenFolder, disk_of, is_local, mount_of, who_am_i
 from .storage.location import folders_dir, opened_below
 from .storage.rows import epoch
@@ -69,28 +69,18 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes) -> Holde
                 found[holder_info(pid, words, one.of, one.since if own else None)] = None
         if one.locks_only:
             continue
-        for pid, how in _opened(opened):
+        ways: dict[int, set[bool | None]] = {}  # each process has the highest access of its descriptors
+        for descriptor in opened:
+            ways.setdefault(descriptor.pid, set()).add(descriptor.writing)
+        for pid, way in ways.items():
+            how = "open for writing" if True in way else "open for reading" if False in way else "open"
             found[holder_info(pid, how, one.of)] = None
-    notes = list(_notes(asked, unseen, seen.all_seen))
-    return Holders(path, tuple(found), complete=not notes, notes=tuple(notes))
-
-
-def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
-    """Yields each process with the highest access that it has to the file."""
-    ways: dict[int, set[bool | None]] = {}
-    for one in opened:
-        ways.setdefault(one.pid, set()).add(one.writing)
-    for pid, way in ways.items():
-        yield pid, "open for writing" if True in way else "open for reading" if False in way else "open"
-
-
-def _notes(asked: list[Asked], unseen: str, all_seen: bool) -> Iterator[str]:
-    if unseen:
-        yield unseen
-    if not all_seen:
-        yield f"open files of other users' processes are not visible: you are {user_name(os.geteuid())}"
+    notes = [unseen] if unseen else []
+    if not seen.all_seen:
+        notes.append(f"open files of other users' processes are not visible: you are {user_name(os.geteuid())}")
     if any(not is_local(mount_of(one.fd)) for one in asked):
-        yield "it lies on a file system that other machines may mount: ask there, too"
+        notes.append("it lies on a file system that other machines may mount: ask there, too")
+    return Holders(path, tuple(found), complete=not notes, notes=tuple(notes))
 
 
 def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:

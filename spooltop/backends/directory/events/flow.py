@@ -198,7 +198,24 @@ class MessageTracker(Struct):
         self._find(new)
         boxes = {id: self._box(id, track) for id, track in self._tracks.items()}
         self._count_older({id for id, box in boxes.items() if box is Box.NEW}, new, times)
-        return {id: self._tracked(id, boxes[id], now, new, current) for id in self._tracks}
+
+        def tracked(id: str, track: _Track, box: Box | None) -> TrackedMessage:
+            gone = None
+            if box is not None:
+                track.seen_at, track.missing_at, track.left_at = now, None, None
+            elif track.missing_at is None:
+                track.missing_at = now  # the two halves of a move may be reported one after the other: the next look tells
+            elif new.complete and not new.error:
+                listed = current or new.as_of >= track.seen_at
+                if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
+                    gone = track.missing_at if track.left_at is None else track.left_at
+            waiting = box is Box.NEW
+            return TrackedMessage(
+                id, box, track.position if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid,
+                gone, track.verdict if box is Box.CUR else None, epoch(quick_enqueued_us(id)),
+            )  # fmt: skip
+
+        return {id: tracked(id, track, boxes[id]) for id, track in self._tracks.items()}
 
     def _claimed(self, track: _Track, raw: str, at: float | None, pid: int | None) -> None:
         if raw == track.cur or (track.claimed_at is not None and (at or 0.0) < track.claimed_at):
@@ -255,23 +272,6 @@ class MessageTracker(Struct):
         for i, (_, _, id) in enumerate(mine):
             total += older[i]
             self._tracks[id].position = total + 1
-
-    def _tracked(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
-        track = self._tracks[id]
-        gone = None
-        if box is not None:
-            track.seen_at, track.missing_at, track.left_at = now, None, None
-        elif track.missing_at is None:
-            track.missing_at = now  # the two halves of a move may be reported one after the other: the next look tells
-        elif new.complete and not new.error:
-            listed = current or new.as_of >= track.seen_at
-            if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
-                gone = track.missing_at if track.left_at is None else track.left_at
-        waiting = box is Box.NEW
-        return TrackedMessage(
-            id, box, track.position if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
-            track.verdict if box is Box.CUR else None, epoch(quick_enqueued_us(id)),
-        )  # fmt: skip
 
 
 # Counts arrivals and departures.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Owner, 
 from ..scan import BoxScan
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
 from ..world import OpenOptions
-from .processes import BootClock, Certainty, FileId, Process, Processes, ProcessUse, judge_pids
+from .processes import BootClock, Certainty, Process, Processes, ProcessUse, judge_pids
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
 
@@ -156,11 +156,14 @@ class TokenJudge(Struct):
         ours = {token for token, seen in held.items() if (seen.boot_id or None, seen.pid_ns) == (here.boot_id, here.pid_ns)}
         files_of = cache(self._processes.files_of)
         named = {token: self._named(seen) if token in ours else None for token, seen in held.items()}
-        holders: dict[str, Holder] = {
-            token: (process, "")
-            for token, process in named.items()
-            if process is not None and self._is_holder(token, held[token], process, files_of)
-        }
+        holders: dict[str, Holder] = {}
+        for token, process in named.items():
+            # True where it has the file open, or its descriptors cannot be read: it lives, and the lock is held.
+            if process is not None and (
+                (token, process.pid) in self._verified or (files := files_of(process.pid)) is None or held[token].file in files
+            ):
+                self._verified.add((token, process.pid))
+                holders[token] = process, ""
         self._verified = {one for one in self._verified if one[0] in held}
         asked = {token: seen for token, seen in held.items() if token not in holders}
         if asked:
@@ -179,18 +182,6 @@ class TokenJudge(Struct):
             return Process(seen.pid)  # hidden (hidepid), but there
         same = seen.start is None or process.started is None or abs(process.started - self._processes.seconds(seen.start)) < 0.02
         return process if same and not process.zombie else None
-
-    def _is_holder(
-        self, token: str, seen: Presence, process: Process, files_of: Callable[[int], set[FileId] | None]
-    ) -> bool:
-        """True where it has the file open, or its descriptors cannot be read: it lives, and the lock is held."""
-        key = (token, process.pid)
-        if key not in self._verified:
-            files = files_of(process.pid)
-            if files is not None and seen.file not in files:
-                return False
-            self._verified.add(key)
-        return True
 
     def _find(self, asked: Mapping[str, Presence]) -> None:
         now = self._processes.boottime()
