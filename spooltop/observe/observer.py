@@ -18,7 +18,6 @@ from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import (
     CODES,
     BoxState,
-    Capacity,
     ConsumerList,
     Observation,
     Problem,
@@ -165,23 +164,19 @@ def _disk(seen: RuleInput) -> Problems:
             text = f"{box} is on another mount than new: rename(2) does not work, so {fails[box]} fails"
             yield Problem("fs-readonly", Severity.CRITICAL, text)
     for one in seen.observation.capacities:
-        yield from _capacity(one, seen)
-
-
-def _capacity(one: Capacity, seen: RuleInput) -> Problems:
-    if one.free is None or not one.total:
-        return
-    in_bytes = one.unit == "bytes"
-    low = seen.thresholds.disk_low if in_bytes else seen.thresholds.inodes_low
-    user = f" for {escape(seen.observation.who.user)}" if one.per_user else ""
-    root = one.reserved
-    for_root = f" (root still has {size(root)})" if root is not None and root > one.free + _FULL else ""
-    if one.free < (_FULL if in_bytes else 1):
-        text = f"{one.name} full{user}: {one.amount} free{for_root}" if in_bytes else f"no {one.name} free"
-        yield Problem("disk-full", Severity.CRITICAL, f"{text}; {one.full}")
-    elif one.free < low and one.free < one.total * _LITTLE:
-        text = f"{one.name} nearly full{user}: {one.amount} free{for_root}" if in_bytes else f"{one.amount} {one.name} free"
-        yield Problem("disk-full", Severity.WARNING, text)
+        if one.free is None or not one.total:
+            continue
+        in_bytes = one.unit == "bytes"
+        low = seen.thresholds.disk_low if in_bytes else seen.thresholds.inodes_low
+        user = f" for {escape(seen.observation.who.user)}" if one.per_user else ""
+        root = one.reserved
+        for_root = f" (root still has {size(root)})" if root is not None and root > one.free + _FULL else ""
+        if one.free < (_FULL if in_bytes else 1):
+            text = f"{one.name} full{user}: {one.amount} free{for_root}" if in_bytes else f"no {one.name} free"
+            yield Problem("disk-full", Severity.CRITICAL, f"{text}; {one.full}")
+        elif one.free < low and one.free < one.total * _LITTLE:
+            text = f"{one.name} nearly full{user}: {one.amount} free{for_root}" if in_bytes else f"{one.amount} {one.name} free"
+            yield Problem("disk-full", Severity.WARNING, text)
 
 
 def _clock(seen: RuleInput) -> Problems:

@@ -29,7 +29,7 @@ from spooltop.model.snapshot import BoxState, VerdictCounts
 from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, escape
 
 from ..access import user_name
-from .liveness.claim_liveness import ClaimJudge, Idle, TokenJudge, Verdicts
+from .liveness.claim_liveness import ClaimJudge, Idle, Rows, TokenJudge, Verdicts
 from .liveness.processes import BootClock, Certainty, Descriptors, LockTable, Processes, check_pids
 from .scan import BoxScan, Scans
 from .storage.disk import is_local
@@ -83,7 +83,7 @@ class TmpJudge(Struct):
     _at_most: int
     _files: _Files = {}
     _opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = _NOT_READ
-    irregular: tuple[Row, ...] = ()
+    irregular: Rows = ()
 
     def look(
         self, dirs: SpoolDirs, mount: Mount | None, tmp: BoxScan, certainty: Certainty, progress: Progress
@@ -290,13 +290,13 @@ class JudgedRows(Struct, frozen=True):
     """Claims and files in ``tmp`` of one look, the oldest first. ``irregular`` are the entries of the two boxes that are no
     messages or have a second name."""
 
-    claims: tuple[Row, ...] = ()
+    claims: Rows = ()
     all_claims: bool = True
-    tmp: tuple[Row, ...] = ()
+    tmp: Rows = ()
     all_tmp: bool = True
-    irregular: tuple[Row, ...] = ()
+    irregular: Rows = ()
 
-    def of(self, box: Box) -> tuple[tuple[Row, ...], bool]:
+    def of(self, box: Box) -> tuple[Rows, bool]:
         """Returns the rows of ``tmp`` or ``cur``, and whether they are all that are there."""
         return {Box.CUR: (self.claims, self.all_claims), Box.TMP: (self.tmp, self.all_tmp)}.get(box, ((), True))
 

@@ -231,19 +231,19 @@ def try_all(parent: str, files: Files | None = None) -> Mapping[str, Trial]:
     """Runs all trials in a directory of its own in ``parent``, each in an empty folder, and returns what came of each. Raises
     ``OSError`` if that directory cannot be made."""
     sweep(parent)
+    files = files or Files()
+    trials: dict[str, Trial] = {}
     with ScratchDir(parent) as scratch:
-        return {name: _tried(run, name, files or Files(), scratch.fd) for name, run in TRIALS.items()}
-
-
-def _tried(run: Callable[[Files, int], object], name: str, files: Files, above: int) -> Trial:
-    try:
-        with _new_dir(files, name, above) as folder:
-            began = time.monotonic()
-            run(files, folder)
-            return Trial(seconds=time.monotonic() - began)
-    except OSError as error:
-        unsupported = error.errno in UNSUPPORTED and name in ("noreplace", "link")
-        return Trial("unsupported" if unsupported else error.strerror or str(error))
+        for name, run in TRIALS.items():
+            try:
+                with _new_dir(files, name, scratch.fd) as folder:
+                    began = time.monotonic()
+                    run(files, folder)
+                    trials[name] = Trial(seconds=time.monotonic() - began)
+            except OSError as error:
+                unsupported = error.errno in UNSUPPORTED and name in ("noreplace", "link")
+                trials[name] = Trial("unsupported" if unsupported else error.strerror or str(error))
+    return trials
 
 
 @contextmanager

@@ -251,6 +251,7 @@ class JudgedClaim(NamedTuple):
 NOT_JUDGED = JudgedClaim(None, "", None)
 Verdicts = Mapping[str, tuple[Verdict | None, str]]
 """Name → verdict and evidence, without names that have gone."""
+Rows = tuple[Row, ...]
 
 
 class ClaimJudge(Struct):
@@ -263,16 +264,16 @@ class ClaimJudge(Struct):
     _idle: Idle
     _token_judge: TokenJudge
     _claims: dict[str, _Claim] = {}
-    _rows: tuple[Row, ...] = ()
+    _rows: Rows = ()
     _dead: set[str] = set()
     _scan: int = -1
-    irregular: tuple[Row, ...] = ()
+    irregular: Rows = ()
     sentences: dict[str, str] = {}
     """Token → evidence as a sentence, for the detail."""
 
     def look(
         self, dirs: SpoolDirs, scan: BoxScan, certainty: Certainty, progress: Progress
-    ) -> tuple[tuple[Row, ...], bool]:
+    ) -> tuple[Rows, bool]:
         """Judges the names of a ``scan`` of ``cur``. Returns the rows, oldest first, and whether they are all. Raises ``Stopped``
         where ``progress`` does."""
         changed, count = scan.number != self._scan, len(scan.names)
@@ -408,7 +409,7 @@ class ClaimJudge(Struct):
         self._dead.intersection_update(tokens)
         return count
 
-    def _looked_up(self, dirs: SpoolDirs, names: Iterable[str]) -> tuple[dict[str, _Claim], tuple[Row, ...]]:
+    def _looked_up(self, dirs: SpoolDirs, names: Iterable[str]) -> tuple[dict[str, _Claim], Rows]:
         """Returns the claims among ``names``, and the irregular files. A known claim is not looked up again, unless its name is
         foreign: the same pid may have claimed the same id anew."""
         now = self._processes.boottime()
@@ -541,8 +542,14 @@ class ConsumerGatherer(Struct):
         if due:
             self._sample(listed)
         error = self._error or ("" if complete else f"only the first {len(rows):,} claims are counted")
+        used = (
+            replace(one, usage=sample.usage)
+            if (sample := self._samples.get(one.owner.pid or 0)) and one.verdict is Verdict.ALIVE and one.owner.user is not None
+            else one
+            for one in listed
+        )
         self._last = ConsumerList(
-            tuple(map(self._used, listed)), taken_at, len(found) - len(listed) + self._untested, nameless, error
+            tuple(used), taken_at, len(found) - len(listed) + self._untested, nameless, error
         )  # fmt: skip
         if due:
             ended = self._processes.boottime()
@@ -591,7 +598,3 @@ class ConsumerGatherer(Struct):
             else:
                 command = self._processes.command_line(pid)
             self._samples[pid] = _Sample(at, use, Usage(cpu, use.memory, use.stopped, command))
-
-    def _used(self, one: ConsumerRow) -> ConsumerRow:
-        sample = self._samples.get(one.owner.pid) if one.owner.pid is not None and one.verdict is Verdict.ALIVE else None
-        return one if sample is None or one.owner.user is None else replace(one, usage=sample.usage)
