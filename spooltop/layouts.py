@@ -100,8 +100,8 @@ def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[Sor
             if found.match is None:
                 yield SortedFile(found.path, found.role or "nothing matches it")
                 continue
-            rules, pieces = found.match.facts, found.pieces
-            facts = {name: value for name, fact in rules.items() if (value := fact_of(fact, root, pieces)) is not None}
+            known = {name: fact_of(fact, root, found.path, found.fields) for name, fact in found.match.facts.items()}
+            facts = {name: value for name, value in known.items() if value is not None}
             yield SortedFile(found.path, found.match.template.text, facts, rows[found.path])
     except OSError as error:
         raise _unreadable(path, error) from None

@@ -48,7 +48,7 @@ UNITS: dict[str, Callable[[str], float]] = {
 }
 """Functions from a text to epoch seconds, by the name of the unit. They raise ``ValueError`` for a text of another form."""
 
-_LATEST = 253402300800.0
+LATEST = 253402300800.0
 """The year 10000: no time of a message, and more than a calendar prints."""
 
 
@@ -58,12 +58,7 @@ def time_of(unit: str, text: str) -> float | None:
         at = UNITS[unit](text.strip())
     except (ValueError, OverflowError, OSError):
         return None
-    return at if is_time(at) else None
-
-
-def is_time(at: float) -> bool:
-    """True for epoch seconds that a calendar has."""
-    return 0.0 <= at < _LATEST
+    return at if 0.0 <= at < LATEST else None
 
 
 def domain_of(address: str) -> str:
@@ -210,7 +205,7 @@ def _body(piece: str | None, types: dict[str, str], any_character: str, last: bo
     types[name] = kind
     if words:
         return f"(?P<{name}>(?>{'|'.join(words)}))"
-    text = f"{any_character}+?" if not kind else f"[0-9a-f]{{{exact[1]}}}" if exact else _CLASSES[kind]
+    text = f"{any_character}+{'' if last else '?'}" if not kind else f"[0-9a-f]{{{exact[1]}}}" if exact else _CLASSES[kind]
     return f"(?P<{name}>{text})"
 
 

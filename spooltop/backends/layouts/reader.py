@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -42,12 +44,10 @@ from .sort_files import BOXES as ASIDE_BOXES
 from .sort_files import (
     AsideMessage,
     Conditions,
-    Facts,
     QueueFile,
     fact_of,
     messages_aside,
     open_root,
-    pieces_of,
     read_facts,
     sort_files,
 )
@@ -185,7 +185,7 @@ _PID_DIGITS = 10
 
 def read_some(root: int, files: list[QueueFile]) -> None:
     """Reads the facts of files that were not read since they changed."""
-    unread = [place for place, file in enumerate(files) if file.facts is None and file.ino]
+    unread = [place for place, file in enumerate(files) if not file.is_read and file.ino]
     for turn in range(most := min(_READ_AT_MOST, len(unread))):
         place = unread[turn * len(unread) // most]
         files[place] = read_facts(root, files[place])
@@ -193,25 +193,24 @@ def read_some(root: int, files: list[QueueFile]) -> None:
 
 def row_of(file: QueueFile, note: str = "", judged: HolderVerdict | None = None) -> Row:
     """Makes the row of a message, with the verdict on its holder."""
-    box = Box.TRASH if file.match is None else Box(file.match.box)
-    fields, facts = file.fields, file.facts or Facts()
+    box, fields = Box(file.box or Box.TRASH), file.fields
     command = fields.get("owner")
     pid = int(pid) if 0 < len(pid := fields.get("pid", "")) <= _PID_DIGITS else None
     owner = Owner(pid=pid, command=command) if command or pid is not None else None
     if owner is not None and judged is not None and judged.pid is not None:
         owner = owner._replace(pid=judged.pid)
     return Row(
-        key=(box.value, file.path), box=box, id=file.id, name=file.path, size=file.size, enqueued_at=facts.enqueued_at,
-        in_box_since=file.in_box_since, since_is_bound=facts.since is None and box is not Box.NEW,
-        source=facts.source or fields.get("source"), attempt=facts.attempts,
+        key=(box.value, file.path), box=box, id=file.id, name=file.path, size=file.size, enqueued_at=file.enqueued_at,
+        in_box_since=file.in_box_since, since_is_bound=file.since is None and box is not Box.NEW,
+        source=file.source or fields.get("source"), attempt=file.attempts,
         verdict=None if judged is None else judged.verdict, evidence="" if judged is None else judged.evidence, owner=owner,
-        note=note, not_before=facts.not_before, written_at=file.mtime, reason=facts.reason or "", expires_at=facts.expires,
+        note=note, not_before=file.not_before, written_at=file.mtime, reason=file.reason or "", expires_at=file.expires,
     )  # fmt: skip
 
 
 def held_files(files: Sequence[QueueFile]) -> Sequence[QueueFile]:
     """The files that somebody may have: claims and those that are being written, as far as they are judged."""
-    return [file for file in files if file.match is not None and file.match.box in ("cur", "tmp")][:JUDGED_AT_MOST]
+    return [file for file in files if file.box in ("cur", "tmp")][:JUDGED_AT_MOST]
 
 
 class _Rows(Sequence[Row]):
@@ -219,7 +218,7 @@ class _Rows(Sequence[Row]):
     verdicts on holders are by path."""
 
     def __init__(
-        self, seen: Sequence[QueueFile | AsideMessage], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]
+        self, seen: Sequence[QueueFile], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]
     ) -> None:
         self.seen = seen
         self._notes = notes
@@ -234,16 +233,16 @@ class _Rows(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return map(self._row, self.seen)
 
-    def where(self, test: Callable[[QueueFile | AsideMessage], bool]) -> Iterator[Row]:
+    def where(self, test: Callable[[QueueFile], bool]) -> Iterator[Row]:
         """The rows of the messages for which ``test`` is true."""
         return map(self._row, filter(test, self.seen))
 
-    def _row(self, seen: QueueFile | AsideMessage) -> Row:
-        if isinstance(seen, QueueFile):
+    def _row(self, seen: QueueFile) -> Row:
+        if not isinstance(seen, AsideMessage):
             return row_of(seen, self._notes.get(seen.path, ""), self._verdicts.get(seen.path))
         return replace(
-            row_of(seen.file), key=(seen.box.value, seen.path), box=seen.box, in_box_since=seen.in_box_since,
-            since_is_bound=seen.at is None, reason=seen.reason, owner=None,
+            row_of(seen), key=(seen.aside.value, seen.location), box=seen.aside, since_is_bound=seen.at is None, reason=seen.who,
+            owner=None,
         )  # fmt: skip
 
 
@@ -308,7 +307,7 @@ class LayoutReader:
         self._step = f"asking who works on {self._path}"
         verdicts = judge(self._layout, self._root, held_files(found), self._around, now)
         self._step = "reading what was set aside"
-        self._aside = {one.path: one for one in self._set_aside()}
+        self._aside = {one.location: one for one in self._set_aside()}
         self._keep(found, notes_of(self._layout, found, entries), verdicts)
         claims, writers = [*self.rows(Box.CUR)], [*self.rows(Box.TMP)]
         capabilities = self._capabilities()
@@ -378,20 +377,19 @@ class LayoutReader:
         return QueueDirs(self._path, self._layout.side_dir, REAL_FILES)
 
     def _held(self) -> list[QueueFile]:
-        return [one.file for one in self._aside.values() if one.box is Box.HELD]
+        return [one for one in self._aside.values() if one.aside is Box.HELD]
 
     def _keep(self, files: Sequence[QueueFile], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]) -> None:
-        boxes: dict[str, list[QueueFile | AsideMessage]] = {}
-        for file in files:
-            if file.match is not None:
-                boxes.setdefault(file.match.box, []).append(file)
+        boxes: dict[str, list[QueueFile]] = {}
+        for match, some in groupby(files, attrgetter("match")):
+            boxes.setdefault(match.box, []).extend(some)
         for one in self._aside.values():
-            boxes.setdefault(one.box, []).append(one)
+            boxes.setdefault(one.aside, []).append(one)
         self._generation += self._seen != (boxes, notes, verdicts)
         self._seen = boxes, notes, verdicts
         self._listed = {box: _Rows(seen, notes, verdicts) for box, seen in boxes.items()}
 
-    def _in(self, box: Box) -> Sequence[QueueFile | AsideMessage]:
+    def _in(self, box: Box) -> Sequence[QueueFile]:
         return self._listed[box].seen if box in self._listed else ()
 
     def _boxes(self, now: float, error: str) -> dict[Box, BoxState]:
@@ -409,14 +407,13 @@ class LayoutReader:
         if not any("enqueued_at" in match.facts for match in self._layout.matches if match.box == "new"):
             return None
         seen = self._in(Box.NEW)
-        read = (one.facts for one in seen if isinstance(one, QueueFile) and one.facts is not None)
-        return AgeCounter(((facts.source, facts.enqueued_at) for facts in read), len(seen)).ages(now)
+        return AgeCounter(((one.source, one.enqueued_at) for one in seen if one.is_read), len(seen)).ages(now)
 
     def _box(self, box: Box, now: float, error: str) -> BoxState:
         seen = self._in(box)
         if error:
             return BoxState(box, None, complete=False, error=error, as_of=now)
-        due = [one for one in seen if box is not Box.NEW or _is_due(one, now)]
+        due = [one for one in seen if box is not Box.NEW or one.not_before is None or one.not_before <= now]
         times = [since for one in due if (since := one.in_box_since) is not None]
         sizes = [size for one in seen if (size := one.size) is not None]
         return BoxState(
@@ -431,9 +428,7 @@ class LayoutReader:
                 status(self._root, rule.path)
             except OSError:
                 continue
-            pieces = pieces_of(rule.path, {})
-            holder = None if rule.holder is None else fact_of(rule.holder, self._root, pieces)
-            until = None if rule.until is None else fact_of(rule.until, self._root, pieces)
+            holder, until = (one and fact_of(one, self._root, rule.path, {}) for one in (rule.holder, rule.until))
             ended = isinstance(until, float) and until < now
             words = "its lease cannot be read" if not isinstance(until, float) else ""
             verdict = "unknown" if words else "free" if ended else "held"
@@ -485,7 +480,7 @@ class LayoutReader:
 
     def _row(self, key: Key) -> Row:
         box, path = key if isinstance(key, tuple) else ("", "")
-        rows = self._listed[box].where(lambda one: one.path == path) if box in self._listed else ()
+        rows = self._listed[box].where(lambda one: one.location == path) if box in self._listed else ()
         found = next(iter(rows), None)
         if found is None:
             raise Unreadable("no message of this queue", path=escape(str(key)), advice="look again")
@@ -552,11 +547,6 @@ def location_of(row: Row) -> str:
 def _has(layout: Layout, box: Box) -> bool:
     """True where an action of the layout sets messages aside into ``box``."""
     return any(step.verb == box.value for action in layout.actions for step in action.steps)
-
-
-def _is_due(one: QueueFile | AsideMessage, now: float) -> bool:
-    facts = one.facts if isinstance(one, QueueFile) else None
-    return facts is None or facts.not_before is None or facts.not_before <= now
 
 
 def _held_since(row: Row) -> float:

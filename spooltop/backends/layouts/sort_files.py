@@ -5,19 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.json import decode
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from spooltop.engine.system.files import read_small
 from spooltop.model.vocabulary import Box, escape
 
 from ..surroundings import Surroundings, Users
-from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, Template, domain_of, is_time, time_of
+from .definition import DOMAIN, LATEST, Fact, FileCondition, Layout, Match, Sign, Template, domain_of, time_of
 from .queue_dirs import (
     MOST,
     QueueDirs,
@@ -186,26 +187,12 @@ _LARGEST = 1 << 63
 """Numbers from here on tell nothing of a message, and some are too large for a calendar or a column."""
 
 
-class Facts(Struct, frozen=True, gc=False):
-    """The facts that a layout tells about a message: times in epoch seconds, numbers and texts."""
-
-    enqueued_at: float | None = None
-    since: float | None = None
-    not_before: float | None = None
-    expires: float | None = None
-    attempts: int | None = None
-    reason: str | None = None
-    source: str | None = None
-
-
-_NO_FACTS = Facts()
-
-
 class QueueFile(Struct, frozen=True, gc=False):
     """A file of a queue, which the garbage collector leaves alone: there may be 200,000. ``match`` is the rule that put it into
     its box, None where none fits; ``id`` is that of the message: the piece of that name, else the file name; ``role`` says of a
     file without a box what else it is ("a cross_check"). ``ino`` is 0 if it has gone meanwhile; times are in epoch seconds;
-    ``size`` is in bytes, of a directory None until it was read; ``facts`` are None until they were."""
+    ``size`` is in bytes, of a directory None until it was read. What follows ``is_read`` are the facts that the layout tells
+    about the message, all None until they were read."""
 
     path: str
     match: Match | None = None
@@ -216,7 +203,19 @@ class QueueFile(Struct, frozen=True, gc=False):
     ctime: float | None = None
     size: int | None = None
     is_dir: bool = False
-    facts: Facts | None = None
+    is_read: bool = False
+    enqueued_at: float | None = None
+    since: float | None = None
+    not_before: float | None = None
+    expires: float | None = None
+    attempts: int | None = None
+    reason: str | None = None
+    source: str | None = None
+
+    @property
+    def box(self) -> str:
+        """The box that it lies in, "" for none."""
+        return "" if self.match is None else self.match.box
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -231,12 +230,15 @@ class QueueFile(Struct, frozen=True, gc=False):
     @property
     def in_box_since(self) -> float | None:
         """When it came into its box; of one that waits when it was put, as in a spool and a stream."""
-        facts, box = self.facts, "" if self.match is None else self.match.box
-        if facts is not None and facts.since is not None:
-            return facts.since
-        if box == "new":
-            return None if facts is None else facts.enqueued_at
-        return self.mtime if box == "tmp" else self.ctime
+        if self.since is not None:
+            return self.since
+        box = "" if self.match is None else self.match.box
+        return self.enqueued_at if box == "new" else self.mtime if box == "tmp" else self.ctime
+
+    @property
+    def location(self) -> str:
+        """Where it lies, as ``queue_dirs`` says it."""
+        return self.path
 
 
 def pieces_of(path: str, fields: Mapping[str, str]) -> dict[str, str]:
@@ -262,44 +264,55 @@ def sort_files(
     left = MOST
     for folder in walk(root, layout.depth, MOST, without=layout.side_dir, unread=unread):
         left -= len(folder.names)
-        found = (_sorted(layout, root, asked, folder, name, known) for name in folder.names)
-        files += [file for file in found if file is not None]
+        files += _sorted(layout, root, asked, folder, known)
     if left <= 0:
         return files, f"more than {MOST:,} names"
     return files, hidden[0] + (f", and {len(hidden) - 1} more" if len(hidden) > 1 else "") if hidden else ""
 
 
 def _sorted(
-    layout: Layout, root: int, conditions: Conditions, folder: QueueFolder, name: str, known: Mapping[str, QueueFile]
-) -> QueueFile | None:
-    path, directory = folder.prefix + name, name in folder.directories
-    for match in layout.matches:
-        if match.template.directory != directory or (found := match.template.pattern.match(path)) is None:
-            continue
-        if match.when is not None and not conditions.hold(match.when, path, found.groupdict()):
-            continue
-        before = known.get(path)
-        try:
-            status = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-        except OSError:  # gone meanwhile, or it may not be looked at
-            return QueueFile(path, match, found.groupdict().get("id") or name)
-        if before is not None and before.match is match and _is_as_known(status, before):
-            return before
-        fields, is_dir = found.groupdict(), stat.S_ISDIR(status.st_mode)
-        file = QueueFile(
-            path, match, fields.get("id") or name, "", status.st_ino, status.st_mtime, status.st_ctime,
-            None if is_dir else status.st_size, is_dir,
-        )  # fmt: skip
-        if not (is_dir or match.is_read):
-            force_setattr(file, "facts", facts_of(root, file, fields))  # not yet seen by anybody else
-        return file
-    return None if directory else QueueFile(path, None, name, _role(layout, path))
+    layout: Layout, root: int, conditions: Conditions, folder: QueueFolder, known: Mapping[str, QueueFile]
+) -> Iterator[QueueFile]:
+    """The files of one directory."""
+    depth = folder.prefix.count("/")
+    matches = [match for match in layout.matches if match.template.depth == depth]
+    for name in folder.names:
+        path, directory = folder.prefix + name, name in folder.directories
+        for match in matches:
+            if match.template.directory != directory or (found := match.template.pattern.match(path)) is None:
+                continue
+            if match.when is None or conditions.hold(match.when, path, found.groupdict()):
+                yield _found(root, folder.fd, match, found, name, known.get(path))
+                break
+        else:
+            if not directory:
+                yield QueueFile(path, None, name, _role(layout, path))
+
+
+def _found(root: int, folder: int, match: Match, found: re.Match[str], name: str, before: QueueFile | None) -> QueueFile:
+    """A file that the path ``found`` names, which lies in ``folder``."""
+    path = found.string
+    try:
+        status = os.lstat(name, dir_fd=folder)
+    except OSError:  # gone meanwhile, or it may not be looked at
+        return QueueFile(path, match, found.groupdict().get("id") or name)
+    if before is not None and before.match is match and _is_as_known(status, before):
+        return before
+    fields, is_dir = found.groupdict(), stat.S_ISDIR(status.st_mode)
+    file = QueueFile(
+        path, match, fields.get("id") or name, "", status.st_ino, status.st_mtime, status.st_ctime,
+        None if is_dir else status.st_size, is_dir,
+    )  # fmt: skip
+    if not (is_dir or match.is_read):
+        for fact, value in facts_of(root, file, fields).items():
+            force_setattr(file, fact, value)  # not yet seen by anybody else
+    return file
 
 
 def _is_as_known(found: os.stat_result, before: QueueFile) -> bool:
     """True for a file that has not changed. A directory that is being written has always: bytes in its files leave its own times
     as they are."""
-    if before.is_dir and before.match is not None and before.match.box == "tmp":
+    if before.is_dir and before.box == "tmp":
         return False
     same_size = before.is_dir or before.size == found.st_size  # two writes may have one time
     return same_size and before.mtime == found.st_mtime and before.ctime == found.st_ctime and before.ino == found.st_ino
@@ -326,38 +339,41 @@ def read_facts(root: int, file: QueueFile) -> QueueFile:
                 size = size_of_directory(folder, name)
         except OSError:
             size = None  # gone meanwhile, or it cannot be read
-    return replace(file, size=size, facts=facts_of(root, file, file.fields))
+    return replace(file, size=size, **facts_of(root, file, file.fields))
 
 
-def facts_of(root: int, file: QueueFile, fields: Mapping[str, str]) -> Facts:
-    """Reads the facts about a message with these ``fields``."""
-    if file.match is None or not (file.match.facts or "source" in fields):
-        return _NO_FACTS
-    pieces = pieces_of(file.path, fields)
-    facts = {name: fact_of(fact, root, pieces, file) for name, fact in file.match.facts.items()}
-    attempts = facts.get("attempts")
-    return Facts(
-        _time(facts.get("enqueued_at")), _time(facts.get("since")), _time(facts.get("not_before")), _time(facts.get("expires")),
-        attempts if isinstance(attempts, int) and attempts >= 0 else None, _text(facts.get("reason")),
-        _text(facts.get("source")) or fields.get("source"),
-    )  # fmt: skip
+def facts_of(root: int, file: QueueFile, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Reads the facts about a message with these ``fields``, by the attribute of its file that keeps each."""
+    facts: dict[str, Any] = {"is_read": True}
+    for name, fact in file.match.facts.items() if file.match is not None else ():
+        if name in _KEPT and (value := fact_of(fact, root, file.path, fields, file)) is not None:
+            facts[name] = _KEPT[name](value)
+    if "source" in fields and not facts.get("source"):
+        facts["source"] = fields["source"]
+    return facts
 
 
-def _time(value: float | int | str | None) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and is_time(value) else None
+def _time(value: float | int | str) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and 0.0 <= value < LATEST else None
 
 
-def _text(value: float | int | str | None) -> str | None:
-    return None if value is None else str(value)[:_LONGEST_TEXT]
+_KEPT: Mapping[str, Callable[[float | int | str], object]] = {
+    **dict.fromkeys(("enqueued_at", "since", "not_before", "expires"), _time),
+    "attempts": lambda value: value if isinstance(value, int) and value >= 0 else None,
+    **dict.fromkeys(("reason", "source"), lambda value: str(value)[:_LONGEST_TEXT]),
+}
+"""Functions from the value of a fact that a file keeps to what it keeps, None for no such value."""
 
 
-def fact_of(fact: Fact, root: int, pieces: Mapping[str, str], file: QueueFile | None = None) -> float | int | str | None:
-    """Reads a fact about a message with these ``pieces`` out of its ``file`` or its name. A time is in epoch seconds, any other
-    fact a number or a text. None if it is missing, or is no such value."""
+def fact_of(
+    fact: Fact, root: int, at: str, fields: Mapping[str, str], file: QueueFile | None = None
+) -> float | int | str | None:
+    """Reads a fact about the message at the path ``at`` with these ``fields`` out of its ``file`` or its name. A time is in epoch
+    seconds, any other fact a number or a text. None if it is missing, or is no such value."""
     if fact.kind == "name":
-        return time_of(fact.unit, pieces[fact.name]) if fact.unit else pieces[fact.name]
+        return time_of(fact.unit, fields[fact.name]) if fact.unit else fields[fact.name]
     try:
-        path = pieces["path"] if fact.path is None else fact.path.path_of(pieces)
+        path = at if fact.path is None else fact.path.path_of(pieces_of(at, fields))
         if path is None:
             return None
         if fact.kind in ("mtime", "ctime"):
@@ -411,32 +427,22 @@ META = ".meta"
 _META_AT_MOST = 4096
 
 
-class AsideMessage(Struct, frozen=True):
-    """A message that was set aside. ``file`` is what it was in the queue; ``locations`` are all files of it, its own last.
-    ``reason`` says who did it; ``at`` is when, in epoch seconds, None if that is not known."""
+class AsideMessage(QueueFile, frozen=True, kw_only=True):
+    """A message that was set aside into ``aside``, otherwise what it was in the queue. ``locations`` are all files of it, its own
+    last. ``who`` says who did it; ``at`` is when, in epoch seconds, None if that is not known."""
 
-    box: Box
-    file: QueueFile
+    aside: Box
     locations: tuple[str, ...]
-    reason: str
+    who: str
     at: float | None
 
     @property
-    def path(self) -> str:
-        """Its location."""
-        return self.locations[-1]
-
-    @property
-    def id(self) -> str:
-        return self.file.id
-
-    @property
-    def size(self) -> int | None:
-        return self.file.size
-
-    @property
     def in_box_since(self) -> float | None:
-        return self.file.in_box_since if self.at is None else self.at
+        return super().in_box_since if self.at is None else self.at
+
+    @property
+    def location(self) -> str:
+        return self.locations[-1]
 
 
 class _Note(Struct):
@@ -457,7 +463,7 @@ def messages_aside(layout: Layout, dirs: QueueDirs) -> Iterator[AsideMessage]:
     left = MOST
     for box in BOXES:
         for operation in _names(dirs, aside(box.value)):
-            reason, at = _noted(dirs, aside(box.value, operation))
+            who, at = _noted(dirs, aside(box.value, operation))
             for number in _names(dirs, aside(box.value, operation)):
                 if left <= 0:
                     return
@@ -465,7 +471,8 @@ def messages_aside(layout: Layout, dirs: QueueDirs) -> Iterator[AsideMessage]:
                 if (found := _message(layout, dirs, folder)) is not None:
                     left -= 1
                     file, paths = found
-                    yield AsideMessage(box, file, tuple(f"{folder}/{path}" for path in paths), reason, at)
+                    locations = tuple(f"{folder}/{path}" for path in paths)
+                    yield AsideMessage(**asdict(file), aside=box, locations=locations, who=who, at=at)
 
 
 def _names(dirs: QueueDirs, location: str) -> Sequence[str]:
@@ -492,7 +499,7 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
             if not files:
                 return None
             message = next((file for file in files if file.match is not None), files[0])
-            if message.facts is None:
+            if not message.is_read:
                 message = read_facts(root, message)
     except OSError:
         return None

@@ -122,7 +122,7 @@ def notes_of(layout: Layout, files: Sequence[QueueFile], entries: Sequence[Regis
             continue
         known = {entry.id for entry in entries if entry.check is check}
         for file in files:
-            if file.match is not None and file.match.box in ("new", "cur") and file.id not in known:
+            if file.box in ("new", "cur") and file.id not in known:
                 notes[file.path] = check.without
     return notes
 
@@ -131,8 +131,7 @@ def _lost(files: Sequence[QueueFile], entries: Sequence[RegisterEntry]) -> list[
     """The entries whose message lies in none of the boxes that they want."""
     boxes = defaultdict(set)
     for file in files if entries else ():
-        if file.match is not None:
-            boxes[file.id].add(file.match.box)
+        boxes[file.id].add(file.box)
     wanted = ((entry, entry.check.wants.get(entry.state, ())) for entry in entries)
     return [entry for entry, wants in wanted if wants and not boxes[entry.id].intersection(wants)]
 
@@ -140,8 +139,8 @@ def _lost(files: Sequence[QueueFile], entries: Sequence[RegisterEntry]) -> list[
 def _same(rule: ProblemRule, files: Sequence[QueueFile]) -> list[QueueFinding]:
     seen: dict[str, list[str]] = {}
     for file in files:
-        if file.match is not None and file.match.box == "new" and rule.same in file.fields:
-            seen.setdefault(file.fields[rule.same], []).append(file.path)
+        if file.box == "new" and (value := file.fields.get(rule.same)) is not None:
+            seen.setdefault(value, []).append(file.path)
     twice = {value: paths for value, paths in seen.items() if len(paths) > 1}
     if not twice:
         return []
@@ -208,7 +207,7 @@ def judge(
         one = judging.judge(file, before.get(file.path))
         if one.verdict is Verdict.DEAD and not _is_same(before.get(file.path), _status(root, file.path)):
             one = HolderVerdict(_CHANGED, pid=one.pid)
-        if file.match is not None and file.match.box == "tmp":
+        if file.box == "tmp":
             one = HolderVerdict(one.evidence, _WRITER[one.verdict], one.pid)
         judged[file.path] = one
     return judged
