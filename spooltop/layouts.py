@@ -15,7 +15,7 @@ from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
-from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
+from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, role_of, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
 from spooltop.model.vocabulary import Row, escape
 
@@ -98,7 +98,7 @@ def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[Sor
         rows = {file.path: row_of(file, judged=verdicts.get(file.path)) for file in messages}
         for found in files:
             if found.match is None:
-                yield SortedFile(found.path, found.role or "nothing matches it")
+                yield SortedFile(found.path, role_of(layout, found.path) or "nothing matches it")
                 continue
             known = {name: fact_of(fact, root, found.path, found.fields) for name, fact in found.match.facts.items()}
             facts = {name: value for name, value in known.items() if value is not None}

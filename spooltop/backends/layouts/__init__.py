@@ -1,5 +1,5 @@
 """Directory queues of other programs, each described by one TOML file (its layout) and read by one interpreter.
 
-``templates`` and ``units`` say what a name means, ``layout`` is a description as a value, ``load`` checks a file and makes one of
-it, ``library`` finds the files, ``detect`` tells which layout a directory has, ``sort_files`` puts its files into boxes.
+``definition`` is a layout as a value, with its templates and units; ``load`` finds the files, checks each and makes one of it;
+``sort_files`` tells which layout a directory has, and puts its files into boxes; ``verdicts`` judges who holds them.
 """

@@ -165,8 +165,7 @@ def _compile(text: str, types: dict[str, str], any_character: str) -> str:
         if other is not None:
             raise InvalidTemplate(f"{whole!r} opens or closes no piece: write {{name}} or {{name:type}}")
         if literal is not None:
-            if not (place and _ends_atomic(tokens, place, open_at)):
-                parts.append(re.escape(literal))
+            parts.append(re.escape(literal))
             continue
         body = _body(name, types, any_character, place == len(tokens) - 1)
         if _is_open(name) and place != open_at:
@@ -174,15 +173,9 @@ def _compile(text: str, types: dict[str, str], any_character: str) -> str:
             if following is None:
                 raise InvalidTemplate(f"{whole} stands beside another piece: put a character between them, or give it a type")
             # Up to the first place where the text after it stands, for good: linear however many of them there are.
-            body = f"(?>{body}{re.escape(following)})"
+            body = f"(?>{body}(?={re.escape(following)}))"
         parts.append(body)
     return "".join(parts)
-
-
-def _ends_atomic(tokens: list[tuple[str | None, ...]], place: int, open_at: int) -> bool:
-    """True where the literal at ``place`` is part of the group of the open piece before it."""
-    name, literal, _, _ = tokens[place - 1]
-    return literal is None and _is_open(name) and place - 1 != open_at
 
 
 def _is_open(name: str | None) -> bool:
@@ -212,34 +205,33 @@ def _body(piece: str | None, types: dict[str, str], any_character: str, last: bo
 # Paths and texts that are filled in from the pieces of a message: ``jobs/{id}.state``, ``queued:{now:ms}``. The pieces come
 # from names that anybody may have put into the queue. A path that would lead out of it is never made.
 
-_PLACE = re.compile(r"\{([^{}]*)\}|([^{}]+)|(.)", re.DOTALL)
+_BRACED = re.compile(r"\{([^{}]*)\}")
 _NOW = {"sec": 1, "ms": 1000, "us": 1_000_000}
 ALWAYS = ("path", "name", "now")
 """Pieces that every message has: its path below the root, its file name, the time."""
 
 
 class Filling(Struct, frozen=True):
-    """``text`` as it was written. ``parts`` are its literals and pieces: (literal, name, format), two of them empty."""
+    """``text`` as it was written: literal characters and pieces, ``{name}`` or ``{name:format}``."""
 
     text: str
-    parts: tuple[tuple[str, str, str], ...]
 
     @classmethod
     def parse(cls, text: str, known: tuple[str, ...] = ()) -> Filling:
         """Reads it; ``known`` are the pieces that may stand in it besides those that every message has. Raises
         ``InvalidTemplate``."""
-        parts: list[tuple[str, str, str]] = []
-        for found in _PLACE.finditer(text):
-            piece, literal, other = found.groups()
-            if other is not None:
-                raise InvalidTemplate(f"{other!r} opens or closes no piece")
-            if literal is not None:
-                parts.append((literal, "", ""))
-                continue
+        if stray := re.search("[{}]", _BRACED.sub("", text)):
+            raise InvalidTemplate(f"{stray[0]!r} opens or closes no piece")
+        for piece in _BRACED.findall(text):
             name, _, form = piece.partition(":")
-            _check(piece, name, form, known)
-            parts.append(("", name, form))
-        return cls(text, tuple(parts))
+            if name == "now":
+                if form not in ("", *_NOW):
+                    raise InvalidTemplate(f"{{{piece}}}: the time is written as {', '.join(_NOW)}")
+            elif name not in (*ALWAYS, *known):
+                raise InvalidTemplate(f"{{{piece}}}: no such piece; there are {', '.join((*ALWAYS, *known))}")
+            elif form and not re.fullmatch(r"next(:0?[0-9]{1,2})?", form):
+                raise InvalidTemplate(f"{{{piece}}}: after the name only next or next:WIDTH may stand")
+        return cls(text)
 
     @classmethod
     def path(cls, text: str, known: tuple[str, ...] = ()) -> Filling:
@@ -253,33 +245,21 @@ class Filling(Struct, frozen=True):
     def fill(self, fields: Mapping[str, str], now: float = 0.0, next_number: Callable[[str], int] | None = None) -> str:
         """Returns the text for a message with these pieces. ``now`` in epoch seconds; ``next_number`` gives the number after the
         highest one that a piece has in the queue."""
-        out: list[str] = []
-        for literal, name, form in self.parts:
-            if literal:
-                out.append(literal)
-            elif name == "now":
-                out.append(str(int(now * _NOW[form or "sec"])))
-            elif form.startswith("next") and next_number is not None:
-                out.append(f"{next_number(name):{form.partition(':')[2] or '0'}d}")
-            else:
-                out.append(fields[name])
-        return "".join(out)
+        def piece(found: re.Match[str]) -> str:
+            name, _, form = found[1].partition(":")
+            if name == "now":
+                return str(int(now * _NOW[form or "sec"]))
+            if form.startswith("next") and next_number is not None:
+                return f"{next_number(name):{form.partition(':')[2] or '0'}d}"
+            return fields[name]
+
+        return _BRACED.sub(piece, self.text)
 
     def path_of(self, fields: Mapping[str, str], *more: Any) -> str | None:
         """Returns the path for a message, relative to the root; None where its pieces would lead elsewhere."""
         path = self.fill(fields, *more)
         parts = path.removesuffix("/").split("/")
         return None if "\0" in path or any(part in ("", ".", "..") for part in parts) else path
-
-
-def _check(piece: str, name: str, form: str, known: tuple[str, ...]) -> None:
-    if name == "now":
-        if form not in ("", *_NOW):
-            raise InvalidTemplate(f"{{{piece}}}: the time is written as {', '.join(_NOW)}")
-    elif name not in (*ALWAYS, *known):
-        raise InvalidTemplate(f"{{{piece}}}: no such piece; there are {', '.join((*ALWAYS, *known))}")
-    elif form and not re.fullmatch(r"next(:0?[0-9]{1,2})?", form):
-        raise InvalidTemplate(f"{{{piece}}}: after the name only next or next:WIDTH may stand")
 
 
 # The layout of a program's queue as a value: which file is a message in which box, and what may be done to it.
@@ -387,13 +367,6 @@ class LayoutAction(Struct, frozen=True):
     effect: str = ""
 
 
-class Sign(Struct, frozen=True):
-    """A name that a directory of this layout has. ``optional``: only some have it; it then says nothing where it is missing."""
-
-    template: Template
-    optional: bool = False
-
-
 class Layout(Struct, frozen=True):
     """A layout. ``detect`` are names that must be there, ``needs_any`` paths of which at least one must be there. ``lock`` is a
     file that is locked by flock(2) around each change, ``watched`` a directory that each process of the program watches,
@@ -404,7 +377,7 @@ class Layout(Struct, frozen=True):
 
     name: str
     file: str
-    detect: tuple[Sign, ...]
+    detect: tuple[Template, ...]
     matches: tuple[Match, ...]
     needs_any: tuple[Template, ...] = ()
     lock: str = ""
@@ -428,6 +401,11 @@ class Layout(Struct, frozen=True):
             rule.watched or (not rule.proves_nothing and (rule.flock or rule.pid or rule.pidfile or rule.open or rule.lease))
             for rule in rules
         )
+
+    @property
+    def verbs(self) -> set[str]:
+        """Those of the steps of its actions; ``held`` and ``trash`` set messages aside."""
+        return {step.verb for action in self.actions for step in action.steps}
 
     @property
     def why_read_only(self) -> str:

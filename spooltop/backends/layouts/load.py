@@ -29,7 +29,6 @@ from .definition import (
     LockRule,
     Match,
     ProblemRule,
-    Sign,
     Step,
     Template,
     VerdictRule,
@@ -241,12 +240,6 @@ class _Table:
             raise self.wrong(name, f"{name} must be a list of texts")
         return [str(one) for one in value]
 
-    def some(self, name: str) -> list[str]:
-        """Takes a text, or a list of texts."""
-        if isinstance(self.values.get(name), str):
-            return [self.text(name)]
-        return self.texts(name)
-
     def parsed(self, name: str, parse: Callable[..., T], text: str, *more: object) -> T:
         """Parses the text of a member; an invalid template or age is an error of its line."""
         try:
@@ -295,9 +288,11 @@ class _Table:
 
 def _layout(top: _Table) -> Layout:
     name = top.need("name")
-    detect = tuple(_sign(top, text) for text in top.texts("detect"))
-    needs = top.some("needs_any")
-    if not needs and all(sign.optional for sign in detect):
+    signs = [(top.parsed("detect", Template.parse, text.removeprefix("?")), text) for text in top.texts("detect")]
+    # A name that only some have, marked with ?, says nothing where it is missing.
+    detect = tuple(template for template, text in signs if not text.startswith("?"))
+    needs = [top.text("needs_any")] if isinstance(top.values.get("needs_any"), str) else top.texts("needs_any")
+    if not needs and not detect:
         raise top.wrong("detect", "detect needs at least one name that must be there, or needs_any a path")
     matches = top.each("match", _match)
     if not matches:
@@ -344,10 +339,6 @@ def _place(table: _Table, name: str, text: str) -> str:
     if template.types or "*" in text:
         raise table.wrong(name, f"{name} = {text!r}: one file, without pieces and *")
     return text.removesuffix("/")
-
-
-def _sign(top: _Table, text: str) -> Sign:
-    return Sign(top.parsed("detect", Template.parse, text.removeprefix("?")), text.startswith("?"))
 
 
 def _match(table: _Table) -> Match:
@@ -547,15 +538,14 @@ class LayoutFile(Struct, frozen=True):
     error: SpooltopError | None = None
 
 
-def folders(environ: Mapping[str, str], uid: int | None = None) -> tuple[str, ...]:
+def folders(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The folders of layouts, the first one wins: the user's (not for root), the machine's, those that ship."""
-    uid = os.geteuid() if uid is None else uid
     home = environ.get("XDG_CONFIG_HOME") or (os.path.join(environ["HOME"], ".config") if environ.get("HOME") else "")
-    own = (os.path.join(home, "spooltop", "layouts"),) if home and uid else ()
+    own = (os.path.join(home, "spooltop", "layouts"),) if home and os.geteuid() else ()
     return (*own, MACHINE, SHIPPED)
 
 
-def read_layout(path: str, uid: int | None = None) -> Layout:
+def read_layout(path: str) -> Layout:
     """Reads one layout. Raises ``UsageError`` for a file that is not valid or not trusted."""
     try:
         found = read_small(path, limit=_LIMIT, whole=True, follow=True)
@@ -567,10 +557,14 @@ def read_layout(path: str, uid: int | None = None) -> Layout:
     except UnicodeDecodeError as error:
         line = found.data[: error.start].count(b"\n") + 1
         raise UsageError(f"{escape(path)}: line {line}: not UTF-8", advice="store it as UTF-8") from None
-    why = "" if os.path.dirname(path) == SHIPPED else why_mistrusted(found.status, os.geteuid() if uid is None else uid)
-    if why:  # a file that ships is trusted as the program is
+    if why := _why_mistrusted(os.path.dirname(path), found.status):
         raise UsageError(f"{escape(path)}: {why}", advice="chown it to yourself and chmod go-w, if you trust it")
     return parse_layout(path, text)
+
+
+def _why_mistrusted(folder: str, found: os.stat_result) -> str:
+    """Why this user does not read layouts of another owner or mode; "" for those that ship, trusted as the program is."""
+    return "" if folder == SHIPPED else why_mistrusted(found, os.geteuid())
 
 
 @cache
@@ -579,15 +573,14 @@ def _shipped(path: str) -> Layout:
     return read_layout(path)
 
 
-def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator[LayoutFile]:
+def layout_files(environ: Mapping[str, str]) -> Iterator[LayoutFile]:
     """Yields every layout file of all folders, those of the first folder first, each folder by name."""
-    for folder in folders(environ, uid):
+    for folder in folders(environ):
         try:
             names, found = sorted(os.listdir(folder)), os.stat(folder)
         except OSError:
             continue  # most users and machines have none
-        why = "" if folder == SHIPPED else why_mistrusted(found, os.geteuid() if uid is None else uid)
-        if why and names:
+        if (why := _why_mistrusted(folder, found)) and names:
             advice = "chown it to yourself and chmod go-w, if you trust what is in it"
             yield LayoutFile(folder, None, UsageError(f"{escape(folder)}: {why}", advice=advice))
             continue
@@ -596,7 +589,7 @@ def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator
                 continue
             path = os.path.join(folder, name)
             try:
-                yield LayoutFile(path, _shipped(path) if folder == SHIPPED else read_layout(path, uid))
+                yield LayoutFile(path, _shipped(path) if folder == SHIPPED else read_layout(path))
             except SpooltopError as error:
                 yield LayoutFile(path, None, error)
 

@@ -199,16 +199,14 @@ def in_queue(location: str) -> str:
     return location if not is_aside(location) else location.removeprefix(ASIDE).split("/", 3)[-1]
 
 
-def own_name(side_dir: str, path: str) -> tuple[bool, str]:
-    """The name of spooltop's own directory for the queue at ``path``, and True where it lies beside the queue, not in it."""
-    name = side_dir.replace("{root}", os.path.basename(os.path.realpath(path)))
-    return name.startswith("../"), name.removeprefix("../")
+def own_name(side_dir: str, path: str) -> str:
+    """The path of spooltop's own directory, relative to the queue at ``path``: a name in it, or ``../`` and one beside it."""
+    return side_dir.replace("{root}", os.path.basename(os.path.realpath(path)))
 
 
 def shown_location(location: str, side_dir: str, path: str) -> str:
     """The location as a path that is relative to the queue at ``path``: ``.spooltop/trash/OPERATION/0/queue/7.msg``."""
-    beside, name = own_name(side_dir, path)
-    return f"{'../' if beside else ''}{name}/{location.removeprefix(ASIDE)}" if is_aside(location) else location
+    return f"{own_name(side_dir, path)}/{location.removeprefix(ASIDE)}" if is_aside(location) else location
 
 
 class QueueDirs(Closing):
@@ -218,7 +216,8 @@ class QueueDirs(Closing):
     def __init__(self, path: str, side_dir: str, files: Files) -> None:
         self.path = path
         self.files = files
-        self._beside, self._name = own_name(side_dir, path)
+        self.own_name = own_name(side_dir, path)
+        self._name = self.own_name.removeprefix("../")
         self._own: int | None = None
         self._above: int | None = None
         self._touched: dict[str, bool] = {}
@@ -236,14 +235,9 @@ class QueueDirs(Closing):
         """The device and inode of the queue's directory."""
         return self.owner_model.st_dev, self.owner_model.st_ino
 
-    @property
-    def own_name(self) -> str:
-        """The name of spooltop's own directory, relative to the queue."""
-        return f"../{self._name}" if self._beside else self._name
-
     def above(self) -> int:
         """The descriptor of the directory in which spooltop's own lies, which must not be closed."""
-        if not self._beside:
+        if self._name == self.own_name:
             return self.root
         if self._above is None:
             self._above = self.files.open_dir("..", self.root)

@@ -80,10 +80,9 @@ _MESSAGES = (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.RELEASE, Action.R
 
 def sources_of(layout: Layout, action: Action) -> tuple[Box, ...]:
     """The boxes that ``action`` takes messages from; none where the layout does not have it."""
-    sets_aside = {step.verb for one in layout.actions for step in one.steps}
     boxes = dict.fromkeys(Box(box) for one in layout.actions if one.name == action.value for box in one.boxes)
-    boxes |= dict.fromkeys(box for box in BUILT_IN.get(action, ()) if box.value in sets_aside)
-    if action in (Action.PURGE, Action.REQUEUE) and boxes and Box.HELD.value in sets_aside:
+    boxes |= dict.fromkeys(box for box in BUILT_IN.get(action, ()) if box.value in layout.verbs)
+    if action in (Action.PURGE, Action.REQUEUE) and boxes and Box.HELD.value in layout.verbs:
         boxes[Box.HELD] = None
     return tuple(boxes)
 
@@ -220,22 +219,22 @@ class _Rows(Sequence[Row]):
     def __init__(
         self, seen: Sequence[QueueFile], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]
     ) -> None:
-        self.seen = seen
+        self._seen = seen
         self._notes = notes
         self._verdicts = verdicts
 
     def __len__(self) -> int:
-        return len(self.seen)
+        return len(self._seen)
 
     def __getitem__(self, place: Any) -> Any:
-        return [*map(self._row, self.seen[place])] if isinstance(place, slice) else self._row(self.seen[place])
+        return [*map(self._row, self._seen[place])] if isinstance(place, slice) else self._row(self._seen[place])
 
     def __iter__(self) -> Iterator[Row]:
-        return map(self._row, self.seen)
+        return map(self._row, self._seen)
 
     def where(self, test: Callable[[QueueFile], bool]) -> Iterator[Row]:
         """The rows of the messages for which ``test`` is true."""
-        return map(self._row, filter(test, self.seen))
+        return map(self._row, filter(test, self._seen))
 
     def _row(self, seen: QueueFile) -> Row:
         if not isinstance(seen, AsideMessage):
@@ -270,8 +269,7 @@ class LayoutReader:
         self._lost = LostEntries(self._root)
         self._absent = absent_views(layout)
         self._conditions = Conditions(self._root, around)
-        self._seen: tuple[object, ...] = ()
-        self._listed: dict[str, _Rows] = {}
+        self._seen: tuple[Mapping[str, list[QueueFile]], Mapping[str, str], Mapping[str, HolderVerdict]] = {}, {}, {}
         self._aside: dict[str, AsideMessage] = {}
         self.lost: Mapping[str, str] = {}
         """Paths of the entries of registers whose messages are nowhere, by the id of the message."""
@@ -307,7 +305,7 @@ class LayoutReader:
         self._step = f"asking who works on {self._path}"
         verdicts = judge(self._layout, self._root, held_files(found), self._around, now)
         self._step = "reading what was set aside"
-        self._aside = {one.location: one for one in self._set_aside()}
+        self._aside = self._set_aside()
         self._keep(found, notes_of(self._layout, found, entries), verdicts)
         claims, writers = [*self.rows(Box.CUR)], [*self.rows(Box.TMP)]
         capabilities = self._capabilities()
@@ -357,21 +355,22 @@ class LayoutReader:
         except OSError as error:
             return Capabilities.nothing(f"its directory cannot be opened: {error.strerror}")
 
-    def rows(self, box: Box) -> Sequence[Row]:
+    def rows(self, box: str) -> _Rows:
         """The messages of a box as of the last look."""
-        return self._listed.get(box, ())
+        boxes, notes, verdicts = self._seen
+        return _Rows(boxes.get(box, ()), notes, verdicts)
 
     def together(self, location: str) -> Sequence[str]:
         """The locations of all files of a message that was set aside, its own last."""
         return self._aside[location].locations if location in self._aside else (location,)
 
-    def _set_aside(self) -> list[AsideMessage]:
-        """The messages that spooltop has set aside."""
+    def _set_aside(self) -> dict[str, AsideMessage]:
+        """The messages that spooltop has set aside, by location."""
         try:
             with self._dirs() as dirs:
-                return [*messages_aside(self._layout, dirs)]
+                return {one.location: one for one in messages_aside(self._layout, dirs)}
         except OSError:
-            return []  # the directory is gone: the boxes say so
+            return {}  # the directory is gone: the boxes say so
 
     def _dirs(self) -> QueueDirs:
         return QueueDirs(self._path, self._layout.side_dir, REAL_FILES)
@@ -385,16 +384,15 @@ class LayoutReader:
             boxes.setdefault(match.box, []).extend(some)
         for one in self._aside.values():
             boxes.setdefault(one.aside, []).append(one)
-        self._generation += self._seen != (boxes, notes, verdicts)
-        self._seen = boxes, notes, verdicts
-        self._listed = {box: _Rows(seen, notes, verdicts) for box, seen in boxes.items()}
+        before, self._seen = self._seen, (boxes, notes, verdicts)
+        self._generation += self._seen != before
 
-    def _in(self, box: Box) -> Sequence[QueueFile]:
-        return self._listed[box].seen if box in self._listed else ()
+    def _in(self, box: str) -> Sequence[QueueFile]:
+        return self._seen[0].get(box, ())
 
     def _boxes(self, now: float, error: str) -> dict[Box, BoxState]:
         known = {Box(match.box) for match in self._layout.matches}
-        known |= {box for box in ASIDE_BOXES if self._listed.get(box) or _has(self._layout, box)}
+        known |= {box for box in ASIDE_BOXES if self._in(box) or box.value in self._layout.verbs}
         states = {box: self._box(box, now, error) for box in Box if box in known}
         for name, why in self._layout.blind.items():
             box = Box(name)
@@ -480,15 +478,14 @@ class LayoutReader:
 
     def _row(self, key: Key) -> Row:
         box, path = key if isinstance(key, tuple) else ("", "")
-        rows = self._listed[box].where(lambda one: one.location == path) if box in self._listed else ()
-        found = next(iter(rows), None)
+        found = next(self.rows(box).where(lambda one: one.location == path), None)
         if found is None:
             raise Unreadable("no message of this queue", path=escape(str(key)), advice="look again")
         return found
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         wanted = set(ids[:1000])
-        rows = {row.id: row for rows in self._listed.values() for row in rows.where(lambda one: one.id in wanted)}
+        rows = {row.id: row for box in self._seen[0] for row in self.rows(box).where(lambda one: one.id in wanted)}
         before, self._followed = self._followed, {}
         found = {}
         for id in wanted:
@@ -542,11 +539,6 @@ def location_of(row: Row) -> str:
     """The location of the file of a message."""
     assert isinstance(row.key, tuple)
     return str(row.key[1])
-
-
-def _has(layout: Layout, box: Box) -> bool:
-    """True where an action of the layout sets messages aside into ``box``."""
-    return any(step.verb == box.value for action in layout.actions for step in action.steps)
 
 
 def _held_since(row: Row) -> float:

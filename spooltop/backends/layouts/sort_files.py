@@ -18,7 +18,7 @@ from spooltop.engine.system.files import read_small
 from spooltop.model.vocabulary import Box, escape
 
 from ..surroundings import Surroundings, Users
-from .definition import DOMAIN, LATEST, Fact, FileCondition, Layout, Match, Sign, Template, domain_of, time_of
+from .definition import DOMAIN, LATEST, Fact, FileCondition, Layout, Match, Template, domain_of, time_of
 from .queue_dirs import (
     MOST,
     QueueDirs,
@@ -143,17 +143,16 @@ _SAMPLE = 4096
 def why_not(layout: Layout, root: int) -> str | None:
     """Says what the directory ``root`` (a descriptor) lacks; None where it has the layout. Raises ``OSError`` where it
     cannot be read."""
-    for sign in layout.detect:
-        if not sign.optional and not _has(sign, root):
-            return f"there is no {sign.template.text} in it (detect)"
+    for template in layout.detect:
+        if not _has(template, root):
+            return f"there is no {template.text} in it (detect)"
     needs = layout.needs_any
     if not needs or any(template.directory == directory for template in needs for directory in _matching(template, root)):
         return None
     return f"there is no {' or '.join(template.text for template in needs)} in it (needs_any)"
 
 
-def _has(sign: Sign, root: int) -> bool:
-    template = sign.template
+def _has(template: Template, root: int) -> bool:
     if not template.types and "*" not in template.text:
         try:
             mode = status(root, template.text).st_mode
@@ -189,15 +188,13 @@ _LARGEST = 1 << 63
 
 class QueueFile(Struct, frozen=True, gc=False):
     """A file of a queue, which the garbage collector leaves alone: there may be 200,000. ``match`` is the rule that put it into
-    its box, None where none fits; ``id`` is that of the message: the piece of that name, else the file name; ``role`` says of a
-    file without a box what else it is ("a cross_check"). ``ino`` is 0 if it has gone meanwhile; times are in epoch seconds;
-    ``size`` is in bytes, of a directory None until it was read. What follows ``is_read`` are the facts that the layout tells
-    about the message, all None until they were read."""
+    its box, None where none fits; ``id`` is that of the message: the piece of that name, else the file name. ``ino`` is 0 if it
+    has gone meanwhile; times are in epoch seconds; ``size`` is in bytes, of a directory None until it was read. What follows
+    ``is_read`` are the facts that the layout tells about the message, all None until they were read."""
 
     path: str
     match: Match | None = None
     id: str = ""
-    role: str = ""
     ino: int = 0
     mtime: float | None = None
     ctime: float | None = None
@@ -237,7 +234,7 @@ class QueueFile(Struct, frozen=True, gc=False):
 
     @property
     def location(self) -> str:
-        """Where it lies, as ``queue_dirs`` says it."""
+        """Its place, as ``queue_dirs`` names it."""
         return self.path
 
 
@@ -286,7 +283,7 @@ def _sorted(
                 break
         else:
             if not directory:
-                yield QueueFile(path, None, name, _role(layout, path))
+                yield QueueFile(path, id=name)
 
 
 def _found(root: int, folder: int, match: Match, found: re.Match[str], name: str, before: QueueFile | None) -> QueueFile:
@@ -300,7 +297,7 @@ def _found(root: int, folder: int, match: Match, found: re.Match[str], name: str
         return before
     fields, is_dir = found.groupdict(), stat.S_ISDIR(status.st_mode)
     file = QueueFile(
-        path, match, fields.get("id") or name, "", status.st_ino, status.st_mtime, status.st_ctime,
+        path, match, fields.get("id") or name, status.st_ino, status.st_mtime, status.st_ctime,
         None if is_dir else status.st_size, is_dir,
     )  # fmt: skip
     if not (is_dir or match.is_read):
@@ -318,7 +315,8 @@ def _is_as_known(found: os.stat_result, before: QueueFile) -> bool:
     return same_size and before.mtime == found.st_mtime and before.ctime == found.st_ctime and before.ino == found.st_ino
 
 
-def _role(layout: Layout, path: str) -> str:
+def role_of(layout: Layout, path: str) -> str:
+    """The other role of a file that lies in no box ("a cross_check"), "" for none."""
     if any(path == lock.path for lock in layout.locks):
         return "a lock"
     if any(check.template.match(path) for check in layout.checks):

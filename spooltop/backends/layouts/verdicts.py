@@ -44,6 +44,11 @@ class RegisterEntry(Struct, frozen=True):
     text: str
 
     @property
+    def said(self) -> tuple[str, str]:
+        """By which it is known at the next look."""
+        return self.path, self.text
+
+    @property
     def state(self) -> str:
         """The state that the text says, "" for none."""
         said = next((found for one in self.check.says if (found := one.match(self.text)) is not None), None)
@@ -56,22 +61,19 @@ class LostEntries:
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._known: dict[str, str] = {}
+        self._known: set[tuple[str, str]] = set()
 
     def look(
         self, files: Sequence[QueueFile], entries: Sequence[RegisterEntry], now: float,
         again: Callable[[], tuple[Sequence[QueueFile], Sequence[RegisterEntry]]],
     ) -> list[RegisterEntry]:  # fmt: skip
         """Returns those of ``entries`` that are lost. ``again`` reads the queue once more."""
-        lost = [entry for entry in _lost(files, entries) if self._is_known(entry) or self._is_settled(entry, now)]
-        if not all(map(self._is_known, lost)):
-            then = {entry.path: entry.text for entry in _lost(*again())}
-            lost = [entry for entry in lost if then.get(entry.path) == entry.text]
-        self._known = {entry.path: entry.text for entry in lost}
+        lost = [entry for entry in _lost(files, entries) if entry.said in self._known or self._is_settled(entry, now)]
+        if not all(entry.said in self._known for entry in lost):
+            then = {entry.said for entry in _lost(*again())}
+            lost = [entry for entry in lost if entry.said in then]
+        self._known = {entry.said for entry in lost}
         return lost
-
-    def _is_known(self, entry: RegisterEntry) -> bool:
-        return self._known.get(entry.path) == entry.text
 
     def _is_settled(self, entry: RegisterEntry, now: float) -> bool:
         try:
@@ -223,7 +225,7 @@ def _status(root: int, path: str) -> os.stat_result | None:
 def _is_same(before: os.stat_result | None, after: os.stat_result | None) -> bool:
     """True for a file that stands as it stood before the evidence was read: nobody has acked it or taken it anew meanwhile."""
     return before is not None and after is not None and (
-        (before.st_dev, before.st_ino, before.st_ctime_ns) == (after.st_dev, after.st_ino, after.st_ctime_ns)
+        os.path.samestat(before, after) and before.st_ctime_ns == after.st_ctime_ns
     )  # fmt: skip
 
 

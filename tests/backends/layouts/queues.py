@@ -92,7 +92,7 @@ def outcomes(result: Result) -> list[tuple[str, str]]:
 
 def use_own_layouts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the layouts in ``folder`` known, for root too."""
-    monkeypatch.setattr("spooltop.backends.layouts.load.folders", lambda environ, uid=None: (str(folder),))
+    monkeypatch.setattr("spooltop.backends.layouts.load.folders", lambda environ: (str(folder),))
 
 
 def set_default(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:

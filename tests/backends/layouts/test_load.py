@@ -143,27 +143,35 @@ def test_a_move_to_a_folder_that_no_match_names_is_refused(action: str, to: str)
     parse_layout("mine.toml", text.replace(f'"{action}"', '"purge"'))  # whoever removes wants it out of sight
 
 
-def test_a_layout_that_says_no_time_of_the_put_is_warned_about() -> None:
+def be(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+
+
+def test_a_layout_that_says_no_time_of_the_put_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     (warning,) = parse_layout("mine.toml", BASE).warnings
     why = "queue/{id} says no time of the put, so that of the file (mtime) counts: name enqueued_at"
     assert warning == f"mine.toml: line 5: {why}"
     for text in (f'{BASE}metadata = {{ enqueued_at = "mtime" }}\n', BASE.replace("{id}", "{put:sec}-{id}")):
         assert parse_layout("mine.toml", text).warnings == ()
-    assert not [warning for file in layout_files({}, uid=0) if file.layout is not None for warning in file.layout.warnings]
+    be(monkeypatch, 0)
+    assert not [warning for file in layout_files({}) if file.layout is not None for warning in file.layout.warnings]
 
 
-def test_a_file_that_strangers_may_write_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_strangers_may_write_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(BASE)
     file.chmod(0o644)
     own = file.stat().st_uid
-    assert read_layout(str(file), own).name == "mine"
+    be(monkeypatch, own)
+    assert read_layout(str(file)).name == "mine"
+    be(monkeypatch, own + 1)
     with pytest.raises(UsageError, match=f"it belongs to user {own}, neither to you nor to root" if own else "others than"):
         file.chmod(0o644 if own else 0o666)
-        read_layout(str(file), own + 1)
+        read_layout(str(file))
+    be(monkeypatch, own)
     file.chmod(0o646)
     with pytest.raises(UsageError, match="others than its owner may write it"):
-        read_layout(str(file), own)
+        read_layout(str(file))
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
@@ -176,24 +184,26 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
             read_layout(str(file))
 
 
-def test_a_folder_that_strangers_may_write_is_not_read(tmp_path: Path) -> None:
+def test_a_folder_that_strangers_may_write_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger could put a name there for any of root's files that holds what he wants."""
     folder = tmp_path / "spooltop/layouts"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text(BASE)
-    uid = folder.stat().st_uid or 1
+    be(monkeypatch, folder.stat().st_uid or 1)
     environ = {"XDG_CONFIG_HOME": str(tmp_path)}
     for mode, why in ((0o755, ""), (0o777, f"{folder}: others than its owner may write it"), (0o1777, f"{folder}: others")):
         folder.chmod(mode)
-        (file,) = (one for one in layout_files(environ, uid) if one.path.startswith(str(folder)))
+        (file,) = (one for one in layout_files(environ) if one.path.startswith(str(folder)))
         assert (file.layout is None) == bool(why) and str(file.error or "").startswith(why)
 
 
-def test_root_does_not_read_the_layouts_of_a_home(tmp_path: Path) -> None:
+def test_root_does_not_read_the_layouts_of_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"HOME": str(tmp_path)}
-    assert folders(environ, uid=1000)[0] == f"{tmp_path}/.config/spooltop/layouts"
-    assert folders({**environ, "XDG_CONFIG_HOME": "/c"}, uid=1000)[0] == "/c/spooltop/layouts"
-    assert folders(environ, uid=0) == ("/etc/spooltop/layouts", SHIPPED)
+    be(monkeypatch, 1000)
+    assert folders(environ)[0] == f"{tmp_path}/.config/spooltop/layouts"
+    assert folders({**environ, "XDG_CONFIG_HOME": "/c"})[0] == "/c/spooltop/layouts"
+    be(monkeypatch, 0)
+    assert folders(environ) == ("/etc/spooltop/layouts", SHIPPED)
 
 
 @pytest.mark.parametrize(
