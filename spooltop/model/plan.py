@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, overload
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
-from spooltop.errors import Stopped
+from spooltop.errors import Refused, Stopped
 
 from .units import duration, rate_limit
 from .vocabulary import Action, Box, Json, Key, Ref, Row, Verdict, escape
@@ -199,30 +199,27 @@ class Item(Struct, frozen=True):
 
 def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
     """Counts each warning. Uses ``items.warnings`` if it exists, so that a million items need not be made."""
-    known = getattr(items, "warnings", None)
-    return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
+    known: Mapping[str, int] | None = getattr(items, "warnings", None)
+    return Counter(item.warning for item in items if item.warning) if known is None else known
 
 
 def boxes_of(items: Sequence[Item]) -> Set[Box]:
     """Returns the boxes of the items, likewise by ``items.boxes``."""
-    known = getattr(items, "boxes", None)
-    return known if isinstance(known, Set) else {item.box for item in items}
+    known: Set[Box] | None = getattr(items, "boxes", None)
+    return {item.box for item in items} if known is None else known
 
 
 def verdicts_of(items: Sequence[Item]) -> Mapping[Verdict | None, int]:
     """Counts the items with each verdict, likewise by ``items.verdicts``."""
-    known = getattr(items, "verdicts", None)
-    return known if isinstance(known, Mapping) else Counter(item.verdict for item in items)
-
-
-_NOT_COUNTED = object()
+    known: Mapping[Verdict | None, int] | None = getattr(items, "verdicts", None)
+    return Counter(item.verdict for item in items) if known is None else known
 
 
 def oldest_of(items: Sequence[Item]) -> float | None:
     """Returns when the first of them came into its box, epoch seconds, likewise by ``items.oldest_at``; None if unknown."""
-    known = getattr(items, "oldest_at", _NOT_COUNTED)
-    if known is not _NOT_COUNTED:
-        return known if isinstance(known, float) else None
+    if hasattr(items, "oldest_at"):
+        known: float | None = items.oldest_at
+        return known
     return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
 
 
@@ -241,6 +238,16 @@ class Request(Struct, frozen=True):
     def undoes(self) -> str:
         """The id of the operation that an undo reverses."""
         return str(self.options.get("undoes", ""))
+
+    def boxes(self, sources: Sequence[Box], path: str) -> Sequence[Box]:
+        """The boxes to search, out of those that the action takes from. Raises ``Refused`` for another one; ``path`` is named."""
+        box = self.selection.box
+        if box is None:
+            return sources
+        if box not in sources:
+            advice = f"choose {', '.join(sorted(sources))}"
+            raise Refused(f"{self.action} is not possible for messages in {box}", path=path, advice=advice)
+        return (box,)
 
 
 class Refusal(Struct, frozen=True):
@@ -377,8 +384,8 @@ class ResultSequence(Sequence[ItemResult]):
 def others_of(results: Sequence[ItemResult]) -> Mapping[int, ItemResult]:
     """The results that are not plainly done, or have a remark, by place. Uses ``results.others`` if it exists, so that a million
     results need not be made."""
-    known = getattr(results, "others", None)
-    if isinstance(known, Mapping):
+    known: Mapping[int, ItemResult] | None = getattr(results, "others", None)
+    if known is not None:
         return known
     return {place: one for place, one in enumerate(results) if one.outcome is not Outcome.DONE or one.reason}
 
@@ -418,7 +425,7 @@ class Result(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         known = getattr(self.items, "not_done", None)  # of a million they are noted as they come, and never at each drawing
-        if not isinstance(known, NotDone):
+        if known is None:
             known = NotDone()
             for place, item in enumerate(self.items):
                 known.note(place, item)

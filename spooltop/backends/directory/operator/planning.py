@@ -20,7 +20,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine import set_aside
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.errors import Refused, Unreadable
+from spooltop.errors import Unreadable
 from spooltop.model import query
 from spooltop.model.plan import BATCH, Candidates, Item, Progress, Refusal, Request
 from spooltop.model.queue import again_words
@@ -578,8 +578,6 @@ class SelectedMessages:
         return tuple(lost)
 
     def _may_be_in(self, box: Box) -> bool:
-        if self._selection.box not in (None, box):
-            return False
         return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
 
     def _name_meets(self, box: Box, folder: str, form: NameForm) -> bool:
@@ -745,12 +743,10 @@ def find_candidates(
     """
     action, selection, progress = request.action, request.selection, request.progress
     rule = RULES[action]
-    if selection.box is not None and selection.box not in rule.sources:
-        advice = f"choose {', '.join(sorted(rule.sources))}"
-        raise Refused(f"{action} is not possible for messages in {selection.box}", path=dirs.path, advice=advice)
+    sources = request.boxes(rule.sources, dirs.path)
     if selection.empty:
         return Candidates()
-    selected = SelectedMessages(dirs, look, request, rule.sources)
+    selected = SelectedMessages(dirs, look, request, sources)
     to_new = action is Action.RESTORE or rule.target is Box.NEW
     same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
     by_now = bool(request.options.get("now"))

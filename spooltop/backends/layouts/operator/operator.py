@@ -273,9 +273,7 @@ class Chooser:
         if selection.box is Box.CUR and action is Action.REQUEUE and Box.CUR not in sources:
             selection = replace(selection, box=None)  # what a requeue means where nothing else is said
             sources = tuple(box for box in sources if box is not Box.HELD)
-        if selection.box is not None and selection.box not in sources:
-            advice = f"choose {', '.join(sorted(sources))}"
-            raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._dirs.path, advice=advice)
+        boxes = replace(self._request, selection=selection).boxes(sources, self._dirs.path)
         if selection.empty:
             return Candidates()
         items: list[Item] = []
@@ -284,7 +282,7 @@ class Chooser:
         notes: dict[str, None] = {}
         effects: dict[str, None] = {}
         matches = selection.matcher(self._request.at)
-        for row in self._request.progress.each(self._rows(action, selection.box, sources)):
+        for row in self._request.progress.each(self._rows(action, boxes)):
             if not matches(row):
                 continue
             named |= {row.id, row.name}
@@ -327,9 +325,9 @@ class Chooser:
                 items.append(Item(row, removed(self._dirs, path, path, without=message), words=f"{escape(path)}: {words}"))
         return Candidates(items, missing=tuple(one for one in chosen if one not in named))
 
-    def _rows(self, action: Action, box: Box | None, sources: Sequence[Box]) -> Iterator[Row]:
+    def _rows(self, action: Action, boxes: Sequence[Box]) -> Iterator[Row]:
         """The messages in the order in which their queue takes them; those that it holds itself only where a rule says how."""
-        for one in sources if box is None else (box,):
+        for one in boxes:
             rows = [
                 row
                 for row in self._reader.rows(one)

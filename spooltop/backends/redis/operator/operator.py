@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
-from spooltop.errors import NotASpool, Refused, SpooltopError, Unavailable, Unreadable, UsageError
+from spooltop.errors import NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import (
     Batches,
@@ -166,24 +166,20 @@ _COUNTED = 10_000
 _ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
 
 
-def pause_plan(server: OperatorConnection, options: Mapping[str, Json], user: str, now: float) -> Candidates:
-    """Pins that the queue is not paused. Raises ``UsageError`` for a reason that is too long."""
-    reason = pause_reason(options)
-    found = _pause_record(server)
-    row = _row(server)
+def pause_plan(server: OperatorConnection, request: Request, user: str) -> Candidates:
+    """Pins that the queue is not paused, or for RESUME the record of its pause. Raises ``UsageError`` for a reason that is too
+    long."""
+    now, reason, pauses = request.at, pause_reason(request.options), request.action is Action.PAUSE
+    (reply,) = server.ask("look", ("GET", server.names.paused))
+    found = None if reply is None else text_of(reply)
+    if pauses is (found is not None):
+        why = "it is not paused" if found is None else f"it is paused already, {pause_words(_pause(found, now), now)}"
+        return Candidates(refused=[Refusal(_row(server), why)])
     if found is not None:
-        return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(_pause(found, now), now)}")])
+        return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
     record = encode_pause(Pause(user, now, reason)).decode()
     note = "Only workers of spooltop read this record: other consumers of the group go on."
     return Candidates([pause_item(server, StreamChange(StreamVerb.PAUSE, "", to=record), now)], notes=(note,))
-
-
-def resume_plan(server: OperatorConnection, now: float) -> Candidates:
-    """Pins the record of the pause that was found."""
-    found = _pause_record(server)
-    if found is None:
-        return Candidates(refused=[Refusal(_row(server), "it is not paused")])
-    return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
 
 
 def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> Item:
@@ -197,11 +193,6 @@ def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> 
 
 def _pause(record: str, now: float) -> Pause:
     return pause_from(json_object(record.encode("utf-8", "surrogateescape")), now)
-
-
-def _pause_record(server: OperatorConnection) -> str | None:
-    (found,) = server.ask("look", ("GET", server.names.paused))
-    return None if found is None else text_of(found)
 
 
 def _row(server: OperatorConnection) -> Row:
@@ -343,11 +334,8 @@ class GroupChooser:
 
     def choose(self) -> Candidates:
         """Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for an invalid filter, ``Stopped``."""
-        action, sources = self._action, SOURCES[self._action]
-        selection, progress = self._request.selection, self._request.progress
-        if selection.box is not None and selection.box not in sources:
-            advice = f"choose {', '.join(sorted(sources))}"
-            raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._server.address, advice=advice)
+        action, selection, progress = self._action, self._request.selection, self._request.progress
+        boxes = self._request.boxes(SOURCES[action], self._server.address)
         copies = bool(self._request.options.get("copy"))
         if copies and action is not Action.REQUEUE:
             raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
@@ -365,8 +353,9 @@ class GroupChooser:
         matches = replace(selection, keys=None).matcher(self._request.at)
         heads = bool(selection.filter or selection.source is not None or selection.named)
         progress.begin("messages looked at")
-        unnamed = tuple(box for box in sources if not (action is Action.REQUEUE and box is Box.NEW))
-        for box in unnamed if selection.box is None else (selection.box,):
+        for box in boxes:
+            if action is Action.REQUEUE and box is Box.NEW and not again:
+                continue
             for pinned in progress.each(self._pinned(box, heads=heads, ids=_named(selection, box))):
                 row = pinned.row
                 if (keys is not None and (row.box.value, pinned.entry.id) not in keys) or not matches(row):
@@ -631,10 +620,8 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
                 return inject_plan(request.options, len(groups_of(self._server)), self._clock())
             case Action.SET_CURSOR:
                 return set_plan(self._server, request.options)
-            case Action.PAUSE:
-                return pause_plan(self._server, request.options, self._user, request.at)
-            case Action.RESUME:
-                return resume_plan(self._server, request.at)
+            case Action.PAUSE | Action.RESUME:
+                return pause_plan(self._server, request, self._user)
         return GroupChooser(self._server, self._judged, request).choose()
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
