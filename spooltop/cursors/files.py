@@ -163,8 +163,8 @@ def read_version(name: str, folder: int, at: float, writers: WriterWatch | None)
     try:
         if found.st_size > FILE_MAX:
             return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
-        data = os.read(own, found.st_size + 1)
-        while len(data) <= FILE_MAX and (part := os.read(own, FILE_MAX + 1 - len(data)) if len(data) != found.st_size else b""):
+        data = b""
+        while len(data) <= FILE_MAX and (part := os.read(own, found.st_size + 1)):
             data += part
         if len(data) > FILE_MAX:
             return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
@@ -451,7 +451,7 @@ class CursorWatcher:
             for other, old in list(self._folders.items()):
                 if len(self._folders) >= _FOLDERS_AT_MOST or os.fstat(old.fd).st_nlink == 0:
                     self._forget(other)
-            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+            own = os.open(".", _FOLDER, dir_fd=folder)
         except OSError:
             return None  # no instances or descriptors are left, or there is no inotify
         try:
@@ -616,10 +616,10 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
 
 
 class WriterWatch:
-    """Watches the folders passed to ``follow``. ``describe`` gives what is known about a running process. Raises ``Refused``
-    where the kernel gives no such events."""
+    """Watches the folder ``path`` and those passed to ``follow``. ``describe`` gives what is known about a running process.
+    Raises ``Refused`` where the kernel gives no such events."""
 
-    def __init__(self, describe: Callable[[int], LockHolder]) -> None:
+    def __init__(self, path: str, describe: Callable[[int], LockHolder]) -> None:
         self._describe = describe
         self._writers: OrderedDict[Handle, LockHolder | None] = OrderedDict()
         self._names: set[str] = set()
@@ -629,6 +629,16 @@ class WriterWatch:
             self._fd = syscalls.fanotify_init(_INIT)
         except OSError as error:
             raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
+        try:
+            folder = os.open(path, _FOLDER)
+            try:
+                self.follow(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            self.close()
+            why = f"its file system does not tell who writes ({error.strerror})"
+            raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
 
     def follow(self, folder: int, name: str | None = None) -> None:
         """Watches this open folder: the file ``name``, or every ``*.json``. Raises ``OSError`` where its file system gives no
@@ -645,18 +655,6 @@ class WriterWatch:
             wanted = _MODIFY | _MOVED_TO | _ON_CHILD
             syscalls.fanotify_mark(self._fd, _MARK_ADD | _MARK_ONLYDIR, wanted, folder)
             self._folders.add((found.st_dev, found.st_ino))
-
-    def follow_path(self, path: str) -> None:
-        """As ``follow``, by path. Raises ``Refused``."""
-        try:
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self.follow(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            why = f"its file system does not tell who writes ({error.strerror})"
-            raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
 
     def writer(self, handle: Handle | None) -> LockHolder | None:
         """The process that published the file with this handle (``handle_of``), None if that was not seen."""

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from spooltop.cursors.files import WriterWatch
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.errors import NotASpool, Refused
+from spooltop.errors import NotASpool
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.snapshot import Observation
@@ -78,13 +78,7 @@ def _writers_of(path: str, processes: Processes) -> WriterWatch:
         process = processes.process(pid, described=True)
         return LockHolder(pid) if process is None else LockHolder(pid, process.command, process.user)
 
-    writers = WriterWatch(described)
-    try:
-        writers.follow_path(path)
-    except Refused:
-        writers.close()
-        raise
-    return writers
+    return WriterWatch(path, described)
 
 
 def _spool_operator(given: str, folder: str, options: OpenOptions, world: System, reader: DirectoryReader) -> OpenedOperator:

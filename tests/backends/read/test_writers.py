@@ -86,10 +86,9 @@ def test_a_lost_update_names_its_writer(control: Control, tmp_path: Path) -> Non
 def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: Path) -> None:
     path = tmp_path / "cursors.json"
     path.write_text("{}")
-    writers = WriterWatch(LockHolder)
+    writers = WriterWatch(str(tmp_path), LockHolder)
     fd = os.open(path, os.O_RDONLY)
     try:
-        writers.follow_path(str(tmp_path))
         with writers._lock:  # both stand in the queue at once
             other(path, {"a": 1}, in_place=True)
             other(path, {"a": 2}, in_place=True)
