@@ -21,8 +21,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
-from spooltop.model.units import cells, count, duration, rate
+from spooltop.model.units import cells, count, duration, fit, rate
 from spooltop.model.vocabulary import Closing, Row, plain_locale, printable
+from spooltop.run_each import call_watched, run_each
 
 if TYPE_CHECKING:
     from spooltop.control import Control
@@ -258,8 +259,6 @@ class Terminal:
         """Shows progress on one line, which the next call overwrites; an empty text removes it. Does nothing unless
         ``shows_progress``. The cursor stays at the beginning of the line, also if that was wrapped meanwhile."""
         if self.shows_progress:
-            from spooltop.model.units import fit  # not for those commands that take no time
-
             mark = "..." if self.ascii else "…"
             shown = fit(printable(text), self.error_width - 1, cut="right", mark=mark).rstrip()
             self._write(self.stderr, f"\r\x1b[J{shown}\r" if text else "\r\x1b[J")
@@ -562,7 +561,6 @@ class Arguments(Namespace):
     def reach(self, path: str, call: Callable[[], R]) -> R:
         """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""
         from spooltop.model.target import has_scheme
-        from spooltop.run_each import call_watched
 
         with while_waiting(self.terminal, "opening"):
             return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
@@ -579,7 +577,6 @@ def here_or(args: Arguments) -> str:
     cursor file. Raises ``UsageError`` if there is none of these."""
     if args.path is not None:
         return str(args.path)
-    from spooltop.run_each import run_each
     from spooltop.targets import identify_target
 
     def is_target(path: str) -> bool:
@@ -604,7 +601,6 @@ def targets_of(args: Arguments, *, strict: bool = False) -> list[str]:
         return [here_or(args)]
     if args.cursor_files:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
-    from spooltop.run_each import run_each
     from spooltop.targets import find_targets, is_spool_at
 
     if len(named) == 1 and run_each(named, is_spool_at, _FIRST) != [False]:

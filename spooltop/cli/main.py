@@ -15,9 +15,10 @@ from functools import partial
 from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.vocabulary import escape
+from spooltop.run_each import run_each
 
 from .context import Arguments, Dashboard, Opener, OutputFailed, Terminal, targets_of, watching
-from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command
+from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command, sort_of
 
 # The version of spooltop, and those of what it stands on, for bug reports and for whoever compares two machines. The names of
 # the directories of installed packages tell their versions. ``importlib.metadata`` reads the same names, but takes 48 ms to
@@ -243,8 +244,6 @@ def dashboard(args: Arguments) -> int:
 def _read_opening(args: Arguments) -> None:
     """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense, also where
     a report is printed instead."""
-    from .parser import sort_of
-
     args.sort = sort_of(args.sort)
     if args.filter:
         args.view = args.view if args.view not in (None, "overview") else "new"
@@ -257,8 +256,6 @@ def _read_opening(args: Arguments) -> None:
 def _refuse_misspelt_commands(words: Sequence[str]) -> None:
     """Raises ``UsageError`` for the first of several words that is neither a path nor the pattern of one: it is a command, with
     its path behind it."""
-    from spooltop.run_each import run_each
-
     several = words if len(words) > 1 else ()
     for word, exists in zip(several, run_each(several, os.path.lexists, 1.0), strict=True):
         if not set(word) & set("/*?[~") and exists is False:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import printable
-from spooltop.monitor.doctor import Diagnosis
+from spooltop.monitor.doctor import Diagnosis, diagnose, examined, exit_code
 
 from ..context import Arguments, Terminal, interrupted_by_signals, while_waiting
 
@@ -20,8 +20,6 @@ _REMEDY = "    "
 
 def doctor(args: Arguments) -> int:
     """Prints the result of each check; the exit code is that of the worst."""
-    from spooltop.monitor.doctor import diagnose, examined, exit_code
-
     from ..demo.demo_dir import left_behind
 
     terminal = args.terminal
