@@ -61,9 +61,10 @@ BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
 
 
 class ListState(Struct):
-    """The choices of the user in one list. The cursor and the marks are kept by key, so that a refresh never moves the target."""
+    """The choices of the user in one view. The cursor and the marks are kept by key, so that a refresh never moves the target."""
 
-    box: Box
+    box: Box | None = None
+    """The box that is listed; None where the view lists no messages."""
     sort: Sort = field(default_factory=Sort)
     filter: str = ""
     scope: Problem | ConsumerRow | None = None
@@ -330,91 +331,60 @@ def copyable(context: CommandContext) -> Reason:
     return None if context.rows or context.view in (View.MESSAGE, View.CURSOR) else f"nothing is chosen: {_no_row(context)}"
 
 
-def requeue(context: CommandContext) -> Reason:
-    if reason := _allowed(context, Action.REQUEUE) or _chosen(context, Action.REQUEUE):
-        return reason
+def _acts(action: Action, *checks: Callable[[CommandContext, Action], Reason]) -> Condition:
+    """Available where the queue has the action and none of ``checks`` has anything against it; the first reason counts."""
+    return lambda context: next((reason for check in (_allowed, *checks) if (reason := check(context, action))), None)
+
+
+_IN_VAIN: Mapping[tuple[Action, Box], str] = {
+    (Action.REQUEUE, Box.TRASH): "it is in the trash; u restores it", (Action.PURGE, Box.TRASH): "it is in the trash already",
+    (Action.HOLD, Box.HELD): "it is held already; l releases it",
+    **{(Action.HOLD, box): "it is set aside already" for box in ASIDE if box is not Box.HELD},
+}  # fmt: skip
+"""Why an action is not for messages in a box, whatever kind of queue it is."""
+
+
+def _of_this_box(context: CommandContext, action: Action) -> Reason:
+    box = context.target_box
+    if box is Box.TMP and action is not Action.PURGE and action not in context.capabilities.boxes:
+        return f"{action}: a file in tmp is not a complete message; d purges it"
+    reason = _IN_VAIN.get((action, box)) if box is not None else None
+    return f"{action}: {reason}" if reason else None
+
+
+def _given_back(context: CommandContext, action: Action) -> Reason:
+    """Of consumers only of those that run no more: a running one is asked to stop first, or its claims are taken one by one."""
     if context.view is View.CONSUMERS:
-        return _of_a_consumer(context)
-    if context.target_box is Box.NEW and Box.NEW not in context.capabilities.boxes.get(Action.REQUEUE, ()):
-        return "requeue: messages in new wait already; 3 shows the claims"
-    if context.target_box is Box.TMP and Action.REQUEUE not in context.capabilities.boxes:
-        return "requeue: a file in tmp is not a complete message; d purges it"
-    if context.target_box is Box.TRASH:
-        return "requeue: it is in the trash; u restores it"
-    return _allowed_here(context, Action.REQUEUE)
+        one = context.consumer
+        if one is None or not one.claims:
+            return "requeue: this consumer holds no claim"
+        return "requeue: this consumer is running; Enter shows its claims" if one.verdict is Verdict.ALIVE else None
+    waits = context.target_box is Box.NEW and Box.NEW not in context.capabilities.boxes.get(action, ())
+    return "requeue: messages in new wait already; 3 shows the claims" if waits else None
 
 
-def _of_a_consumer(context: CommandContext) -> Reason:
-    """Only of those that run no more: a running one is asked to stop first, or its claims are taken one by one."""
-    one = context.consumer
-    if one is None or not one.claims:
-        return "requeue: this consumer holds no claim"
-    if one.verdict is Verdict.ALIVE:
-        return "requeue: this consumer is running; Enter shows its claims"
-    return _allowed_here(context, Action.REQUEUE)
-
-
-def purge(context: CommandContext) -> Reason:
-    if reason := _allowed(context, Action.PURGE):
-        return reason
-    if context.target_box is Box.TRASH:
-        return "purge: it is in the trash already"
-    return _chosen(context, Action.PURGE) or _allowed_here(context, Action.PURGE)
-
-
-def hold(context: CommandContext) -> Reason:
-    if reason := _allowed(context, Action.HOLD) or _chosen(context, Action.HOLD):
-        return reason
-    if context.target_box is Box.TMP and Action.HOLD not in context.capabilities.boxes:
-        return "hold: a file in tmp is not a complete message; d purges it"
+def _held(context: CommandContext, action: Action) -> Reason:
     if context.target_box is Box.HELD:
-        return "hold: it is held already; l releases it"
-    return "hold: it is set aside already" if context.aside else _allowed_here(context, Action.HOLD)
+        return None
+    elsewhere = {Box.REJECTED: "; r requeues rejected ones", Box.TRASH: "; u restores those in the trash"}
+    return f"release: only held messages{elsewhere.get(context.target_box or Box.NEW, ', in 7 Aside')}"
 
 
-def release(context: CommandContext) -> Reason:
-    if reason := _allowed(context, Action.RELEASE):
-        return reason
-    if context.target_box is not Box.HELD:
-        elsewhere = {Box.REJECTED: "; r requeues rejected ones", Box.TRASH: "; u restores those in the trash"}
-        return f"release: only held messages{elsewhere.get(context.target_box or Box.NEW, ', in 7 Aside')}"
-    return _chosen(context, Action.RELEASE)
-
-
-def restore(context: CommandContext) -> Reason:
-    if reason := _allowed(context, Action.RESTORE):
-        return reason
-    if not context.aside:
-        return "restore: only messages set aside, in 7 Aside"
-    return _chosen(context, Action.RESTORE) or _allowed_here(context, Action.RESTORE)
-
-
-def empty(context: CommandContext) -> Reason:
-    if reason := _allowed(context, Action.EMPTY):
-        return reason
+def _trashed(context: CommandContext, action: Action) -> Reason:
     if context.target_box is not Box.TRASH:
         return "empty: only the trash can be emptied; 7 shows the next box"
-    trash = context.snapshot.observation.boxes.get(Box.TRASH) if context.snapshot is not None else None
-    return "empty: the trash is empty" if trash is not None and trash.count == 0 else None
+    return "empty: the trash is empty" if context.trash is not None and context.trash.count == 0 else None
 
 
-def empty_expired(context: CommandContext) -> Reason:
-    if reason := empty(context):
-        return reason
+def _expired(context: CommandContext, action: Action) -> Reason:
     trash = context.trash
     if trash is None or trash.retention is None:
         return "delete expired: nothing ever expires, trash_retention is 0"
     return None if context.expired else f"delete expired: nothing has been in the trash for {units.duration(trash.retention)} yet"
 
 
-def set_cursor(context: CommandContext) -> Reason:
-    return _allowed(context, Action.SET_CURSOR) or on_a_source(context)
-
-
-def unlock(context: CommandContext) -> Reason:
+def _stale(context: CommandContext, action: Action) -> Reason:
     """Only stale locks: a kernel lock ends with its holder, and a lock of a running holder is not taken away."""
-    if reason := _allowed(context, Action.UNLOCK):
-        return reason
     if context.view is View.OVERVIEW:
         about = context.problem is not None and context.problem.code in ("lock-stale", "ticket-orphan")
         return None if about else "remove: this line is not about a stale lock"
@@ -469,10 +439,6 @@ def followable(context: CommandContext) -> Reason:
     if context.view is View.RESULT:
         return None if context.tracked else "none of its messages moves on by itself"
     return _row_chosen(context)
-
-
-def inject(context: CommandContext) -> Reason:
-    return _allowed(context, Action.INJECT)
 
 
 def undo(context: CommandContext) -> Reason:
@@ -576,6 +542,21 @@ def _chosen(context: CommandContext, action: Action) -> Reason:
     return None if context.marked or context.row is not None else f"{action}: {_no_row(context)}"
 
 
+requeue = _acts(Action.REQUEUE, _chosen, _given_back, _of_this_box, _allowed_here)
+purge = _acts(Action.PURGE, _of_this_box, _chosen, _allowed_here)
+hold = _acts(Action.HOLD, _chosen, _of_this_box, _allowed_here)
+release = _acts(Action.RELEASE, _held, _chosen)
+restore = _acts(
+    Action.RESTORE, lambda context, _: None if context.aside else "restore: only messages set aside, in 7 Aside", _chosen,
+    _allowed_here,
+)  # fmt: skip
+empty = _acts(Action.EMPTY, _trashed)
+empty_expired = _acts(Action.EMPTY, _trashed, _expired)
+set_cursor = _acts(Action.SET_CURSOR, lambda context, _: on_a_source(context))
+unlock = _acts(Action.UNLOCK, _stale)
+inject = _acts(Action.INJECT)
+
+
 # The table.
 
 class KeyCommand(Struct, frozen=True):
@@ -620,6 +601,8 @@ class KeyCommand(Struct, frozen=True):
 
 
 _dangerous = partial(KeyCommand, dangerous=True)
+_ALL = 10**9
+"""More lines than there are."""
 
 VIEWS = (
     ("overview", "Over", "Overview", ""), ("new", "New", "New: messages that wait", ""),
@@ -635,9 +618,9 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
     # The answers to a plan come first: nothing else may take these keys there.
     "plan": (
         _dangerous("confirm-small", "y,Y", "do it", "apply the plan (1 to 9 items)", IN_PLAN, confirmable("y"), rank=1,
-                   does=("do_confirm",)),
+                   does=("apply",)),
         _dangerous("confirm-large", "Y", "do it", "apply the plan (10 to 99 items)", IN_PLAN, confirmable("Y"), rank=1,
-                   does=("do_confirm",)),
+                   does=("apply",)),
         _dangerous("confirm-number", "enter", "do it", "apply the plan, after its count was typed", IN_PLAN,
                    confirmable("number"), rank=1),
         _dangerous("force", "f", "force", "in a plan: also take claims from running holders (count typed)", IN_PLAN,
@@ -652,8 +635,8 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
         KeyCommand("stop", "escape", "stop", "while a plan is applied: stop after the current item", IN_PLAN, applying,
                    rank=1),
         KeyCommand("cancel", "escape,q,backspace,ctrl+h", "Cancel", "leave the plan; nothing was changed", IN_PLAN,
-                   not_applying, rank=1),
-        _dangerous("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, rank=2),
+                   not_applying, rank=1, does=("dismiss",)),
+        _dangerous("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, rank=2, does=("dismiss", True)),
         KeyCommand("copy-result", "c", "copy as text", "copy the result as text", {View.RESULT}, rank=3),
     ),
     "move": (
@@ -669,8 +652,8 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
         KeyCommand("page-up", "pageup,ctrl+b", "page up", "a page up", STEPPING, does=("do_page", -1)),
         KeyCommand("half-page-down", "ctrl+d", "half a page down", "half a page down", MOVING, does=("do_page", 0.5)),
         KeyCommand("half-page-up", "ctrl+u", "half a page up", "half a page up", MOVING, does=("do_page", -0.5)),
-        KeyCommand("first", "home,g", "first", "to the first line", STEPPING),
-        KeyCommand("last", "end,G", "last", "to the last line", STEPPING),
+        KeyCommand("first", "home,g", "first", "to the first line", STEPPING, does=("do_step", -_ALL)),
+        KeyCommand("last", "end,G", "last", "to the last line", STEPPING, does=("do_step", _ALL)),
         KeyCommand("open-operation", "enter", "open", "in the list of operations: what it did, and the command that undoes it",
                    {View.OPERATIONS}, has_rows, rank=1),
         KeyCommand("run", "enter", "run", "in the palette: run the chosen action", {View.PALETTE}, has_rows, rank=1),

@@ -132,7 +132,7 @@ def _facts(
     if row.not_before is not None and row.not_before > now:
         yield "waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more"
     if row.verdict is not None:
-        word, style = (row.verdict.upper(), Style.BAD) if row.verdict is Verdict.DEAD else (row.verdict.value, Style.NORMAL)
+        word, style = (row.verdict.upper(), Style.BAD) if row.verdict is Verdict.DEAD else (row.verdict, Style.NORMAL)
         why = _why(row, facts)
         stop = ", " if ": " in why else ": "
         yield "verdict", f"{word}{stop}{why}" if why else word, style

@@ -132,7 +132,7 @@ def verdict_span(row: Row) -> Span:
     if row.verdict is None:
         return Span("—")
     loud = row.verdict in (Verdict.DEAD, Verdict.WRITING)
-    return Span(row.verdict.value.upper() if loud else row.verdict.value, _VERDICTS.get(row.verdict, Style.NORMAL))
+    return Span(row.verdict.upper() if loud else row.verdict, _VERDICTS.get(row.verdict, Style.NORMAL))
 
 
 def _in_box(row: Row, moment: Moment) -> str:

@@ -431,7 +431,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         command = next((command for command in commands_in(self.view) if key in command.keys), None)
         if command is None or not command.answers:
             return False
-        does = "confirm" if command.handler.startswith("do_confirm") else command.label
+        does = "confirm" if command.id.startswith("confirm") else command.label
         self.show_notice(f"the mouse does not {does}: press {key_name(key)}")
         return True
 
@@ -623,17 +623,6 @@ class SteppingScreen(TableScreen[ScreenResultType]):
         lines = height - self.FIXED_LINES if abs(pages) == 1 else height // 2
         self.do_step(lines if pages > 0 else -lines)
 
-    def do_first(self) -> None:
-        self.do_step(-self.length)
-
-    def do_last(self) -> None:
-        self.do_step(self.length)
-
-
-_ALL = 10**9
-"""More lines than there are."""
-
-
 class ListScreen(TableScreen[None]):
     """A screen with a list that is filtered and sorted."""
 
@@ -659,12 +648,6 @@ class ListScreen(TableScreen[None]):
     def column_at(self, x: int) -> str | None:
         """The id of the column whose title is at cell ``x``; None where there is none to sort by."""
         raise NotImplementedError
-
-    def do_first(self) -> None:
-        self.do_step(-_ALL)
-
-    def do_last(self) -> None:
-        self.do_step(_ALL)
 
     def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
         self.command("enter")

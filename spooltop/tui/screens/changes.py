@@ -307,7 +307,7 @@ def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> 
         if item.words:
             lines += paragraph(shown(item.words), inner, margin="  ")
         else:
-            where = pad(item.row.box.value, _BOX)
+            where = pad(item.row.box, _BOX)
             lines.append(join(f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"))
     reasons: dict[str, list[str]] = {}
     for one in refused:

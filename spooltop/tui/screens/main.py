@@ -150,35 +150,35 @@ class MainScreen(ListScreen):
         """The lines above a view, with the time of the last look: that of the snapshot on the screen, or of one that found
         nothing new."""
         state = self.state
-        chosen, snapshot, page = state.list_state, state.snapshot, state.page
+        chosen, box, snapshot, page = state.here, state.box, state.snapshot, state.page
         moment = state.moment
         if snapshot is not None and state.moved_to > snapshot.taken_at:
             snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.moved_to))
         if context.view is View.CONSUMERS and snapshot is not None:
             return consumer_header(
-                snapshot, state.consumer_list, context.rows, width, moment, sort=state.consumer_sort, filter=state.filter
+                snapshot, state.consumer_list, context.rows, width, moment, sort=state.here.sort, filter=state.filter
             )
-        if context.view not in LISTS or chosen is None:
+        if context.view not in LISTS or box is None:
             return header(snapshot, width, self.session.control.target, moment)
         if snapshot is None:
             return [join(" looking for the first time…"), BLANK]
         mail = snapshot.observation.is_mail
         title = "Read mail" if mail and state.root is View.CLAIMS else TITLES[state.root]
         if state.root is View.ASIDE:
-            title += f" {chosen.box}"
+            title += f" {box}"
         if isinstance(chosen.scope, Problem):
             title += f" › {chosen.scope.code}"
         elif chosen.scope is not None:
             title += f" › {consumer_name(chosen.scope)}"
         elif chosen.problems_only:
             title += " › problems only"
-        held = snapshot.observation.boxes.get(chosen.box)
+        held = snapshot.observation.boxes.get(box)
         total = held.count if held is not None else None
         pending = page is None or page.query != state.query
         length = None if held is not None and total is None and not self.rows.length else self.rows.length
         if pending:
             length = total if not chosen.filter and chosen.selection is None else None
-        columns = columns_for(chosen.box, self.rows.size.width or width, times=moment.times, mail=mail)
+        columns = columns_for(box, self.rows.size.width or width, times=moment.times, mail=mail)
         head = list_header(
             snapshot, title, length, width, moment, sort=None if mail else chosen.sort, columns=columns,
             marked=len(chosen.marks), complete=page is None or page.complete, filter=chosen.filter,
@@ -208,10 +208,10 @@ class MainScreen(ListScreen):
     def _why_empty(self) -> str:
         """The text in place of the rows of an empty list."""
         state = self.state
-        chosen, snapshot = state.list_state, state.snapshot
-        if chosen is None or snapshot is None or state.page is None:
+        chosen, box, snapshot = state.here, state.box, state.snapshot
+        if box is None or snapshot is None or state.page is None:
             return "…"
-        held = snapshot.observation.boxes.get(chosen.box)
+        held = snapshot.observation.boxes.get(box)
         if held is not None and held.error:
             return f"{shown(held.error)}; there is nothing to list"
         if held is not None and held.count is None and held.note:
@@ -224,7 +224,7 @@ class MainScreen(ListScreen):
             return "it holds no claim now; Esc goes back"
         if chosen.problems_only:
             return "nothing here is dead or abandoned; ! shows all"
-        return EMPTY[chosen.box] + ("; 7 shows the next box" if state.root is View.ASIDE else "")
+        return EMPTY[box] + ("; 7 shows the next box" if state.root is View.ASIDE else "")
 
     def _draw_detail(self, width: int, height: int) -> Lines:
         """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
@@ -269,8 +269,7 @@ class MainScreen(ListScreen):
             lines, state.scroll = message_lines(row, payload, width, height, scroll=state.scroll, moment=moment)
             return lines
         if context.view is View.CURSOR and context.cursor is not None:
-            write = state.chosen.get(View.CURSOR, 0)
-            return cursor_detail(context.cursor, snapshot, width, height, moment, chosen=write)
+            return cursor_detail(context.cursor, snapshot, width, height, moment, chosen=state.lists[View.CURSOR].index)
         if state.root is View.CONSUMERS:
             return consumer_lines(
                 snapshot, state.consumer_list, state.consumers, width, height, moment, chosen=chosen, filter=state.filter
@@ -307,7 +306,7 @@ class MainScreen(ListScreen):
         state = self.state
         if self.typing is not None:
             page, counted = state.page, f"{self.context().rows:,}"
-            if state.list_state is not None:
+            if state.box is not None:
                 if page is None or page.query != state.query:
                     counted = "…"
                 elif page.share is not None:
@@ -316,7 +315,7 @@ class MainScreen(ListScreen):
             return [join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), f"  {shown(hint)}")]
         stale = f"{state.stale_why}; this is as of the last look" if state.stale_for and state.root in LISTS else ""
         words, style = (self.message, Style.STRONG) if self.message else (state.failed or stale, Style.BAD)
-        if not words and state.filter and state.list_state is None and state.overlay is None:
+        if not words and state.filter and state.box is None and state.overlay is None:
             words, style = f"/{state.filter}   Esc clears the filter", Style.NORMAL
         return notice_lines(words, width, style)
 
@@ -380,15 +379,15 @@ class MainScreen(ListScreen):
     def _keep_write(self, snapshot: Snapshot) -> None:
         """Keeps the chosen write of a cursor's history chosen when newer ones are added above; at the top the newest is chosen.
         """
-        place = self.state.chosen.get(View.CURSOR, 0)
+        chosen = self.state.lists[View.CURSOR]
         old = self.context().cursor if self.state.overlay is View.CURSOR else None
-        if old is None or not 0 < place < len(old.history):
+        if old is None or not 0 < chosen.index < len(old.history):
             return
         new = snapshot.cursor(old.source, old.file)
         if new is None:
             return
-        at = old.history[place].at
-        self.state.chosen[View.CURSOR] = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
+        at = old.history[chosen.index].at
+        chosen.index = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
 
     def _take_page(self, page: Page) -> None:
         if page.query != self.state.query:
@@ -407,8 +406,8 @@ class MainScreen(ListScreen):
 
     def _overtaken(self, page: Page) -> bool:
         """True where the cursor was moved, while the list was incomplete, to a row that the complete list's ``page`` lacks."""
-        chosen, shown, key = self.state.list_state, self.state.page, self.rows.key
-        if chosen is None or shown is None or shown.share is None or key is None or key != chosen.cursor:
+        shown, key = self.state.page, self.rows.key
+        if shown is None or shown.share is None or key is None or key != self.state.here.cursor:
             return False
         return key != page.anchor and all(row.key != key for row in page.rows)
 
@@ -427,7 +426,7 @@ class MainScreen(ListScreen):
         state = self.state
         if state.frozen_at is not None and state.consumer_list is not None:
             return
-        state.chosen[View.CONSUMERS] = state.consumer_place
+        state.lists[View.CONSUMERS].index = state.consumer_place
         state.consumer_list = found.found
         if state.root is View.CONSUMERS:
             self.paint()
@@ -443,14 +442,12 @@ class MainScreen(ListScreen):
 
     def do_next_match(self, step: int) -> None:
         """Goes to the next row that matches the last filter (``step`` -1: the previous one)."""
-        state, chosen = self.state, self.state.list_state
-        if chosen is None:
-            return
-        if not chosen.filter:
+        state = self.state
+        if not state.filter:
             state.search = Search(state.search.number + 1 if state.search is not None else 1, state.last_filter, step)
             self.request()
             return
-        self._move(step, f"match of {chosen.filter}")
+        self._move(step, f"match of {state.filter}")
 
     def _move(self, step: int, what: str) -> bool:
         """Moves the cursor of the list; False where it cannot, which is said: this is the first or last of ``what``."""
@@ -461,29 +458,16 @@ class MainScreen(ListScreen):
         self.show_notice(f"this is the {'last' if step > 0 else 'first'} {what}")
         return False
 
-    def refine(self, box: Box, **changes: object) -> None:
-        """Sets another filter, order or selection of a list: marks stay, the cursor keeps its key."""
-        self.state.lists[box] = replace(self.state.lists[box], **changes)
+    def refine(self, **changes: object) -> None:
+        """Sets another filter, order or selection of the list in front: marks stay, the cursor keeps its key."""
+        state = self.state
+        state.lists[state.box or state.root] = replace(state.here, **changes)
         self.request()
-        self.paint()
-
-    def set_filter(self, text: str) -> None:
-        """Filters the list of the view in front."""
-        chosen = self.state.list_state
-        if chosen is not None:
-            self.refine(chosen.box, filter=text)
-            return
-        self.state.texts[self.state.root] = text
         self.paint()
 
     def set_sort(self, sort: Sort) -> None:
         """Sorts the list of the view in front."""
-        chosen = self.state.list_state
-        if chosen is not None:
-            self.refine(chosen.box, sort=sort)
-            return
-        self.state.consumer_sort = sort
-        self.paint()
+        self.refine(sort=sort)
 
     def request(self) -> None:
         """Requests the list in front from the snapshot thread, with the place of the cursor in it (the last one, in a list just
@@ -537,8 +521,8 @@ class MainScreen(ListScreen):
         self.paint()
 
     def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
-        chosen = self.state.list_state
-        if chosen is None or self.rows.generation < 0:
+        chosen = self.state.here
+        if chosen.box is None or self.rows.generation < 0:
             return  # a list that was left, or one that was not read yet
         chosen.cursor, chosen.index = message.key, message.index
         self.request()
@@ -563,13 +547,13 @@ class MainScreen(ListScreen):
         """Filters by the part of the text that can be parsed; the error names the rest. ``n`` uses this filter, even after Esc
         cleared it."""
         state, found = self.state, str(self.state.parse(text))
-        if state.list_state is not None:
+        if state.box is not None:
             state.last_filter = found or state.last_filter
-        self.set_filter(found)
+        self.refine(filter=found)
 
     def _filtered(self, text: str | None) -> None:
         if text is None:
-            self.set_filter("")
+            self.refine(filter="")
         elif error := self.state.parse(text).hint:
             self.show_notice(f"not filtered by all of it: {error}")
         self.paint()
@@ -582,8 +566,8 @@ class MainScreen(ListScreen):
         state.root, state.overlay, state.scroll = root, None, 0
         self.typing = None
         self.shape()
-        chosen = state.list_state
-        if chosen is None:
+        chosen = state.here
+        if chosen.box is None:
             self.settle()
         else:
             if (terminal := self.session.terminal()) is not None:
@@ -603,10 +587,11 @@ class MainScreen(ListScreen):
         elif state.listed:
             self.rows.move_by(lines)
         else:
-            here = state.consumer_place if state.front is View.CONSUMERS else state.chosen.get(state.front, 0)
-            state.chosen[state.front] = there = max(0, min(here + lines, self._length() - 1))
+            chosen = state.lists[state.front]
+            here = state.consumer_place if state.front is View.CONSUMERS else chosen.index
+            chosen.index = max(0, min(here + lines, self._length() - 1))
             if state.front is View.CONSUMERS and state.consumers:
-                state.consumer_key = state.consumers[there].key
+                chosen.cursor = state.consumers[chosen.index].key
             self.paint()
 
     def _length(self) -> int:
@@ -640,12 +625,12 @@ class MainScreen(ListScreen):
             self.run_command("who")
         elif state.root is View.CURSORS:
             state.overlay = View.CURSOR
-            state.chosen[View.CURSOR] = 0
+            state.lists[View.CURSOR].index = 0
             self.paint()
         elif (consumer := context.consumer) is not None:
             chosen = state.lists[Box.CUR]
             chosen.scope, chosen.filter, chosen.problems_only = consumer, "", False
-            state.consumer_key = consumer.key
+            state.lists[View.CONSUMERS].cursor = consumer.key
             self.do_show(View.CLAIMS)
 
     def _open_problem(self, problem: Problem) -> None:
@@ -660,26 +645,27 @@ class MainScreen(ListScreen):
             target = View(problem.view)
             if target is View.CURSORS and problem.subject is not None:
                 sources = [cursor.source for cursor in state.cursors]
-                state.texts.clear()
+                for view in (View.CURSORS, View.LOCKS, View.CONSUMERS):
+                    state.lists[view].filter = ""
                 if problem.subject in sources:
-                    state.chosen[View.CURSORS] = sources.index(problem.subject)
+                    state.lists[View.CURSORS].index = sources.index(problem.subject)
             self.do_show(target)
 
     def do_back(self) -> None:
         """Goes back one step: from what was opened, from the problem, the filter, the view."""
-        state, chosen = self.state, self.state.list_state
+        state, chosen = self.state, self.state.here
         if state.overlay is not None:
             state.overlay = None
             self.shape()
             self.paint()
-        elif chosen is not None and chosen.scope is not None:
+        elif chosen.scope is not None:
             root = View.OVERVIEW if isinstance(chosen.scope, Problem) else View.CONSUMERS
             chosen.scope = None
             self.do_show(root)
         elif state.filter:
-            self.set_filter("")
-        elif chosen is not None and chosen.problems_only:
-            self.refine(chosen.box, problems_only=False)
+            self.refine(filter="")
+        elif chosen.problems_only:
+            self.refine(problems_only=False)
         elif state.root is not View.OVERVIEW:
             self.do_show(View.OVERVIEW)
         elif state.all_problems or self.session.to_spools is None:
@@ -736,13 +722,11 @@ class MainScreen(ListScreen):
 
     def selected(self) -> Selection | None:
         """The messages that an operation would act on: those of a problem, the marked ones, or the row under the cursor."""
-        context, state, chosen = self.context(), self.state, self.state.list_state
+        context, state, chosen = self.context(), self.state, self.state.here
         if state.root is View.OVERVIEW:
             return context.problem.selection if context.problem is not None else None
         if context.consumer is not None:
             return context.consumer.selection
-        if chosen is None:
-            return None
         if chosen.marks and state.overlay is None:
             return Selection(box=chosen.box, keys=tuple(chosen.marks))
         row = self.row
@@ -811,8 +795,8 @@ class MainScreen(ListScreen):
         self.session.worker.submit(job, partial(deliver, self, done))
 
     def do_mark(self) -> None:
-        chosen, row = self.state.list_state, self.row
-        if chosen is None or row is None:
+        chosen, row = self.state.here, self.row
+        if row is None:
             return
         if row.key in chosen.marks:
             del chosen.marks[row.key]
@@ -829,10 +813,10 @@ class MainScreen(ListScreen):
         self.request()
 
     def do_unmark_all(self) -> None:
-        if (chosen := self.state.list_state) is not None:
-            chosen.marks.clear()
-            self.rows.set_marks(chosen.marks)
-            self.paint()
+        marks = self.state.here.marks
+        marks.clear()
+        self.rows.set_marks(marks)
+        self.paint()
 
     def sort_columns(self) -> dict[str, str]:
         """The columns that the list in front can be sorted by: their ids and their titles, left to right."""
@@ -843,13 +827,13 @@ class MainScreen(ListScreen):
         return dict(reversed(titles.items()))
 
     def do_problems(self) -> None:
-        state, chosen = self.state, self.state.list_state
-        if chosen is None:
+        state, chosen = self.state, self.state.here
+        if chosen.box is None:
             state.all_problems = not state.all_problems
             self.paint()
         else:
             scope = None if isinstance(chosen.scope, Problem) else chosen.scope
-            self.refine(chosen.box, problems_only=not chosen.problems_only, scope=scope)
+            self.refine(problems_only=not chosen.problems_only, scope=scope)
 
     def do_freeze(self) -> None:
         state = self.state

@@ -18,11 +18,11 @@ from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Lock, Row, Verdict
 
-from ..commands import BOX_OF, LISTS, ROOTS, CommandContext, ListState, View
+from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
 from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe
-from ..draw.lists import COLUMNS
+from ..draw.lists import COLUMNS, Column
 from ..event_log import EventLog
 from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, Search
 
@@ -35,6 +35,17 @@ VERDICTS = {
 }  # fmt: skip
 """The words that a filter knows as verdicts, where they are not those on messages."""
 MESSAGE_VERDICTS = tuple(Verdict)
+_FIRST_SORT: Mapping[str, Sort] = {**FIRST_SORT, View.CONSUMERS: Sort("verdict")}
+_COLUMNS: Mapping[Any, tuple[Column, ...]] = {**COLUMNS, View.CONSUMERS: CONSUMER_COLUMNS}
+
+
+def _first_lists() -> dict[Box | View, ListState]:
+    views = (View.OVERVIEW, View.CURSORS, View.CURSOR, View.LOCKS, View.CONSUMERS)
+    return {
+        name: ListState(name if isinstance(name, Box) else None, _FIRST_SORT.get(name, Sort())) for name in (*Box, *views)
+    }  # fmt: skip
+
+
 _parse = lru_cache(maxsize=8)(partial(filters.parse, lenient=True))
 
 
@@ -92,17 +103,10 @@ class MainState(Struct):
 
     # The choices of the user
 
-    lists: dict[Box, ListState] = field(default_factory=lambda: {box: ListState(box, FIRST_SORT.get(box, Sort())) for box in Box})
-    """The choices of the user in each list."""
+    lists: dict[Box | View, ListState] = field(default_factory=_first_lists)
+    """The choices of the user, by the box that is listed, else by the view."""
     aside_box: Box = Box.HELD
     """The box that the Aside view shows."""
-    chosen: dict[View, int] = field(default_factory=dict)
-    """The chosen line of each view that does not list messages."""
-    texts: dict[View, str] = field(default_factory=dict)
-    """The filters of Cursors, Locks and Consumers."""
-    consumer_key: str | None = None
-    """The chosen consumer; None for the first of the list, whichever that is."""
-    consumer_sort: Sort = Sort("verdict")
     scroll: int = 0
     """The first line shown of an open message."""
     all_problems: bool = False
@@ -138,8 +142,8 @@ class MainState(Struct):
 
     def request(self, row: Row | None) -> ListRequest:
         """The request for the list in front, with the cursor as it was chosen and the payload of ``row``."""
-        query, chosen = self.query, self.list_state
-        if query is None or chosen is None:
+        query, chosen = self.query, self.here
+        if query is None:
             return ListRequest(all_keys=self.all_keys, consumers=self.root is View.CONSUMERS)
         payload = row.key if row is not None else None
         return ListRequest(query, *self.window, chosen.cursor, chosen.index, payload, self.all_keys, self.search)
@@ -158,35 +162,33 @@ class MainState(Struct):
         return self.aside_box if self.root is View.ASIDE else BOX_OF.get(self.root)
 
     @property
-    def list_state(self) -> ListState | None:
-        """The choices of the user in the list in front; None where the view lists no messages."""
-        return self.lists[self.box] if self.box is not None else None
+    def here(self) -> ListState:
+        """The choices of the user in the view in front, whatever was opened on it."""
+        return self.lists[self.box or self.root]
 
     @property
     def sort(self) -> Sort | None:
         """The order of the list in front; None where it has no other."""
-        if self.root is View.CONSUMERS:
-            return self.consumer_sort
-        return self.list_state.sort if self.list_state is not None else None
+        return self.here.sort if self.root in SORTED else None
 
     @property
     def query(self) -> ListQuery | None:
         """The list in front, None where there is none."""
-        chosen = self.list_state
-        return None if chosen is None else ListQuery(chosen.box, chosen.filter, chosen.sort, chosen.selection)
+        chosen = self.here
+        return None if chosen.box is None else ListQuery(chosen.box, chosen.filter, chosen.sort, chosen.selection)
 
     @property
     def filter(self) -> str:
         """The filter of the view in front."""
-        return self.list_state.filter if self.list_state is not None else self.texts.get(self.root, "")
+        return self.here.filter
 
     @property
     def filtered(self) -> Snapshot | None:
         """The snapshot on the screen; where Cursors or Locks are in front, with only those that their filter matches."""
-        snapshot, text = self.snapshot, self.texts.get(self.root, "")
-        if snapshot is None or not text:
+        snapshot = self.snapshot
+        if snapshot is None or not self.filter:
             return snapshot
-        wanted, now = self.parse(text), self.now
+        wanted, now = self.parse(self.filter), self.now
         if self.root is View.CURSORS:
             cursors = tuple(one for one in snapshot.cursors if wanted.holds(filters.cursor_facts(one, now)))
             return replace(snapshot, cursors=cursors)
@@ -217,22 +219,22 @@ class MainState(Struct):
     @property
     def consumers(self) -> tuple[ConsumerRow, ...]:
         """The consumers in the order that they are shown in, those alone that the filter matches."""
-        found, text = self.consumer_list, self.texts.get(View.CONSUMERS, "")
+        found, chosen = self.consumer_list, self.lists[View.CONSUMERS]
         if found is None:
             return ()
-        order, key = self._ordered, (self.consumer_sort, text)
+        order, key = self._ordered, (chosen.sort, chosen.filter)
         if order is None or order[0] is not found or order[1] != key:
-            wanted = self.parse(text, View.CONSUMERS)
+            wanted = self.parse(chosen.filter, View.CONSUMERS)
             taken = tuple(one for one in found.consumers if wanted.holds(filters.consumer_facts(one, found.taken_at)))
-            order = self._ordered = (found, key, consumers_ranked(taken, self.consumer_sort))
+            order = self._ordered = (found, key, consumers_ranked(taken, chosen.sort))
         return order[2]
 
     @property
     def consumer_place(self) -> int:
         """The place of the chosen consumer, which it keeps when others come and go; that of the one that went where it has."""
-        listed, before = self.consumers, self.chosen.get(View.CONSUMERS, 0)
-        found = (at for at, one in enumerate(listed) if one.key == self.consumer_key)
-        return max(0, min(next(found, before), len(listed) - 1))
+        listed, chosen = self.consumers, self.lists[View.CONSUMERS]
+        found = (at for at, one in enumerate(listed) if one.key == chosen.cursor)
+        return max(0, min(next(found, chosen.index), len(listed) - 1))
 
     @property
     def now(self) -> float:
@@ -243,28 +245,25 @@ class MainState(Struct):
         """The place of the chosen line of the view in front, which has so many."""
         if self.root is View.CONSUMERS:
             return self.consumer_place
-        return max(0, min(self.chosen.get(self.root, 0), length - 1))
+        return max(0, min(self.here.index, length - 1))
 
     def open_with(self, filter: str, sort: Sort | None) -> None:
         """Sets the filter of the first view, and the order of the lists that have such a column."""
         self._sort_lists(dict.fromkeys(Box, sort))
-        if filter and self.list_state is not None:
-            self.list_state.filter = self.last_filter = filter
-        elif filter:
-            self.texts[self.root] = filter
+        self.here.filter = filter or self.here.filter
+        if self.box is not None:
+            self.last_filter = filter or self.last_filter
 
     def _sort_lists(self, sorts: Mapping[str, Sort | None]) -> None:
         """Orders the lists that have such a column."""
-        for box, one in self.lists.items():
-            sort = sorts.get(box)
-            if sort is not None and any(column.sort == sort.column for column in COLUMNS[box]):
+        for name, one in self.lists.items():
+            sort = sorts.get(name)
+            if sort is not None and any(column.sort == sort.column for column in _COLUMNS.get(name, ())):
                 one.sort = sort
 
     def kept(self) -> KeptView:
         """The choices that are kept for the next dashboard on this target: the orders that are not the first ones, too."""
-        sorts = {box.value: one.sort for box, one in self.lists.items() if one.sort != FIRST_SORT.get(box, Sort())}
-        if self.consumer_sort != Sort("verdict"):
-            sorts["consumers"] = self.consumer_sort
+        sorts = {name.value: one.sort for name, one in self.lists.items() if one.sort != _FIRST_SORT.get(name, Sort())}
         return KeptView(self.root.value, sorts, self.last_filter)
 
     def use(self, kept: KeptView) -> None:
@@ -272,23 +271,16 @@ class MainState(Struct):
         if kept.view in ROOTS:
             self.root = View(kept.view)
         self._sort_lists(kept.sorts)
-        sort = kept.sorts.get("consumers")
-        if sort is not None and any(column.sort == sort.column for column in CONSUMER_COLUMNS):
-            self.consumer_sort = sort
         self.last_filter = kept.last_filter
 
     def again(self, clock: Callable[[], float]) -> MainState:
         """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
-        lists = {box: replace(one, marks={}, scope=None) for box, one in self.lists.items()}
-        return MainState(
-            clock, self.root, lists=lists, aside_box=self.aside_box, chosen=dict(self.chosen), texts=dict(self.texts),
-            last_filter=self.last_filter, consumer_key=self.consumer_key, consumer_sort=self.consumer_sort,
-        )  # fmt: skip
+        lists = {name: replace(one, marks={}, scope=None) for name, one in self.lists.items()}
+        return MainState(clock, self.root, lists=lists, aside_box=self.aside_box, last_filter=self.last_filter)
 
     def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
-        snapshot, chosen = self.snapshot, self.list_state
-        name = ""
+        snapshot, name = self.snapshot, ""
         subjects: Sequence[Any] = ()
         match self.root:  # the field that holds what is chosen, where that is no message
             case View.OVERVIEW:
@@ -304,14 +296,14 @@ class MainState(Struct):
         subject = {name: subjects[self.place(length)]} if subjects else {}
         unread = self.page is None or self.page.query != self.query or length > 0
         reading = self.consumer_list is None if self.root is View.CONSUMERS else self.root in LISTS and row is None and unread
-        refined = bool(self.filter) or (chosen is not None and chosen.selection is not None)
+        refined = bool(self.filter) or self.here.selection is not None
         return CommandContext(
             view=self.front,
             snapshot=snapshot,
             box=self.box,
             row=row,
             rows=length,
-            marked=len(chosen.marks) if chosen is not None and self.overlay is None else 0,
+            marked=len(self.here.marks) if self.overlay is None else 0,
             filter=self.filter,
             last_filter=self.last_filter,
             refined=refined,

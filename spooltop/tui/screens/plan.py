@@ -75,13 +75,13 @@ def plan_title(plan: Plan) -> str:
     if plan.undone is not None:
         return _undo_title(plan, asked, rows)
     if plan.action in WHOLE:
-        return f"{plan.action.value.capitalize()} the spool"
+        return f"{plan.action.capitalize()} the spool"
     if plan.action is Action.UNLOCK:
         return f"Remove {plan.count:,}{of} stale {'lock' if asked == 1 else 'locks'}{by_force}"
     noun = f"{_NOUNS.get(box, 'message')}{'' if asked == 1 else 's'}{by_force}"
     if holds_poison(plan):
         return f"{poison_words(plan).capitalize()} of {asked:,} {noun}"
-    verb = "Delete" if plan.deletes else plan.action.value.capitalize()
+    verb = "Delete" if plan.deletes else plan.action.capitalize()
     return f"{verb} {plan.count:,}{of} {noun}"
 
 
@@ -104,7 +104,7 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
     if with_owner:
         text += pad(clip(owner_text(row.owner), 17), 18)
     dead = row.verdict is Verdict.DEAD
-    verdict = "" if row.verdict is None else row.verdict.upper() if dead else row.verdict.value
+    verdict = "" if row.verdict is None else row.verdict.upper() if dead else row.verdict
     if undoes:
         fact = Style.BAD(pad(f"{shown(row.evidence)}{verdict and f', {verdict}'}", _EFFECT), dead)
     elif in_cur or row.box is Box.TMP:
@@ -366,9 +366,6 @@ class ResultScreen(ScrollingScreen[bool]):
             return line
         return join(f"   {clip_left(safe(self.result.items[line].id), max(4, inner - 3))}")
 
-    def do_undo_result(self) -> None:
-        self.dismiss(True)
-
     def do_follow(self) -> None:
         self.open_screen(FollowScreen(self.session, self.ids, self.since, keep=True, seen=self.tracked))
 
@@ -596,7 +593,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
             return join(cancel, "   …")
         offered = plan.poison and not holds_poison(plan)
         hold = join("   ", Style.KEY("h"), f" {poison_words(plan)}") if offered else BLANK
-        return join(cancel, "   ", Style.KEY(plan.confirm.value), f" {words}", hold)
+        return join(cancel, "   ", Style.KEY(plan.confirm), f" {words}", hold)
 
     def _table(self, items: Sequence[Item], inner: int, rows: int) -> Lines:
         """A title and as many items as fit; the others are counted. Items that are not messages show their description. An undo
@@ -636,9 +633,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
         return [(), join(f" {self.action}: making the plan… nothing changes yet; Esc cancels"), *how_far]
 
     # Commands
-
-    def do_confirm(self) -> None:
-        self.apply()
 
     def do_confirm_number(self) -> None:
         if self.plan is None:
@@ -694,9 +688,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def do_stop(self) -> None:
         self.stop.set()
         self.paint()
-
-    def do_cancel(self) -> None:
-        self.dismiss(None)
 
     def do_force(self) -> None:
         self.force = True
