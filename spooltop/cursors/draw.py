@@ -109,7 +109,7 @@ def _stand(cursor: Cursor, moment: Moment) -> str:
 
 
 def _labelled(label: str, words: str) -> Line:
-    return join(Style.DIM(f" {label:<{_LABEL - 1}}"), words)
+    return join(dim(f" {label:<{_LABEL - 1}}"), words)
 
 
 def _facts(cursor: Cursor, snapshot: Snapshot, moment: Moment) -> Iterator[tuple[str, str]]:
@@ -198,7 +198,7 @@ def _ring(cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int
             pad(clip(_lock(write), lock - 1), lock),
             clip(holder_info(write.writer) if write.writer else "not seen", writer - 1),
         )  # fmt: skip
-        lines.append(numbered(None if chosen < 0 else i, select(line, width) if i == chosen else line))
+        lines.append(numbered(None if chosen < 0 else i, select(line) if i == chosen else line))
     return lines
 
 
@@ -304,8 +304,8 @@ def _row(cursor: Cursor, snapshot: Snapshot, width: int, moment: Moment, *, chos
     room = width - text_width(cells) - 3 - text_width(mute)
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
         cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
-    line = join("▌" if chosen else " ", cells, "  ", _verdict_in(cursor, room), Style.DIM(mute))
-    return select(line, width) if chosen else line
+    line = join("▌" if chosen else " ", cells, "  ", _verdict_in(cursor, room), dim(mute))
+    return select(line) if chosen else line
 
 
 def _end(at: float, moment: Moment) -> str:

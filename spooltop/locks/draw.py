@@ -76,7 +76,7 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None 
     fits = rows - 1
     ends = common_ends([safe(lock.path) for lock in locks])
     listed = range(len(locks) if len(locks) <= fits else fits - 1) if chosen is None else visible(len(locks), fits, chosen)
-    drawn = (_lock_line(locks[i], snapshot, width, path, ends, chosen=i == chosen) for i in listed)
+    drawn = (_lock_line(locks[i], snapshot, path, ends, chosen=i == chosen) for i in listed)
     lines += drawn if chosen is None else map(numbered, listed, drawn)
     if chosen is None and len(listed) < len(locks):
         lines.append(join(f"   {len(locks) - len(listed)} more, ", Style.KEY("6"), " shows all"))
@@ -95,7 +95,7 @@ def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot) -> Line:
     return join(f" {'locks':<11}", *parts)
 
 
-def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends, *, chosen: bool) -> Line:
+def _lock_line(lock: Lock, snapshot: Snapshot, path: int, ends: Ends, *, chosen: bool) -> Line:
     nobody = "not visible" if lock.verdict == "unknown" else "nobody"
     holders = ", ".join(holder_info(one) for one in lock.holders) or nobody
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
@@ -108,7 +108,7 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends
         verdict.style(pad(verdict.text, 9)),
         f"{pad_left(ago(lock.taken_at, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}",
     )  # fmt: skip
-    return select(line, width) if chosen else line
+    return select(line) if chosen else line
 
 
 def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> Lines:

@@ -220,7 +220,17 @@ def shown(key: str) -> str:
     return key
 
 
-ROOTS = {View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS}
+VIEWS = (
+    ("overview", "Over", "Overview", ""), ("new", "New", "New: messages that wait", ""),
+    ("claims", "Claims", "Claims: messages being processed, and whether their holders run", ""),
+    ("tmp", "Tmp", "Tmp: messages being written", ""), ("cursors", "Cursors", "Cursors of the sources", ""),
+    ("locks", "Locks", "Locks and who holds them", ""),
+    ("aside", "Aside", "Aside: held, rejected, trash; again: the next box", ""),
+    ("consumers", "Consumers", "Consumers: who works here, and what each of them holds", "workers processes busy"),
+)  # fmt: skip
+"""The views by number: id, label, help, and words by which the palette finds them."""
+
+ROOTS = {View(view) for view, *_ in VIEWS}
 PANELS = {View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW}
 IN_PLAN, IN_MESSAGE = {View.PLAN}, {View.MESSAGE}
 MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR, View.SPOOLS}
@@ -603,16 +613,6 @@ class KeyCommand(Struct, frozen=True):
 _dangerous = partial(KeyCommand, dangerous=True)
 _ALL = 10**9
 """More lines than there are."""
-
-VIEWS = (
-    ("overview", "Over", "Overview", ""), ("new", "New", "New: messages that wait", ""),
-    ("claims", "Claims", "Claims: messages being processed, and whether their holders run", ""),
-    ("tmp", "Tmp", "Tmp: messages being written", ""), ("cursors", "Cursors", "Cursors of the sources", ""),
-    ("locks", "Locks", "Locks and who holds them", ""),
-    ("aside", "Aside", "Aside: held, rejected, trash; again: the next box", ""),
-    ("consumers", "Consumers", "Consumers: who works here, and what each of them holds", "workers processes busy"),
-)  # fmt: skip
-"""The views by number: id, label, help, and words by which the palette finds them."""
 
 _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
     # The answers to a plan come first: nothing else may take these keys there.

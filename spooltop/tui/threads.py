@@ -91,15 +91,12 @@ def signature(snapshot: Snapshot) -> Hashable:
 
 
 class ChangeFilter:
-    """Passes a snapshot that has changes, or in which ages have a new step: every ``soon`` seconds until ``tick`` seconds after
-    the last change, then every ``tick`` seconds."""
+    """Passes a snapshot that has changes, or in which ages have a new step: every ``SOON`` seconds until ``TICK`` seconds after
+    the last change, then every ``TICK`` seconds."""
 
-    def __init__(self, tick: float = TICK, soon: float = SOON) -> None:
-        self._tick = tick
-        self._soon = soon
-        self._last: Hashable = None
-        self._at: float | None = None
-        self._news_at = 0.0
+    _last: Hashable = None
+    _at: float | None = None
+    _news_at = 0.0
 
     def passes(self, snapshot: Snapshot) -> bool:
         found = signature(snapshot)
@@ -107,7 +104,7 @@ class ChangeFilter:
         news = found != self._last
         if news:
             self._news_at = now
-        step = self._soon if 0 <= now - self._news_at <= self._tick + self._soon else self._tick
+        step = SOON if 0 <= now - self._news_at <= TICK + SOON else TICK
         if not news and self._at is not None and 0 <= now - self._at < step:
             return False
         self._last, self._at = found, now
@@ -350,15 +347,15 @@ def _shown(found: ConsumerList) -> Hashable:
 
 def _row(one: ConsumerRow) -> Hashable:
     usage, rate = one.usage, one.rate
-    used = None if usage is None else (_rounded(usage.cpu, 2), units.size(usage.memory), usage.stopped, usage.command)
+    used = None if usage is None else (_rounded(usage.cpu), units.size(usage.memory), usage.stopped, usage.command)
     return (
-        one.key, one.evidence, one.owner, one.claims, one.claimed_at, one.last_claim_at, one.ids, used, _rounded(rate.done, 2),
-        _rounded(rate.failed, 2),
+        one.key, one.evidence, one.owner, one.claims, one.claimed_at, one.last_claim_at, one.ids, used, _rounded(rate.done),
+        _rounded(rate.failed),
     )  # fmt: skip
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 class SnapshotThread:

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .draw.elements import Line, Style, crop, dim, in_ascii, select, text_width
+from .draw.elements import Line, Style, dim, filled, in_ascii, select, text_width
 from .options import Options
 
 # Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
@@ -43,13 +43,12 @@ class LineWidget(Widget):
 
     def line_strip(self, line: Line) -> Strip:
         """A row of the screen in the width of the widget: what does not fit is left out. Segments are never parsed as markup."""
-        base, line = self.rich_style, crop(line, self.size.width)
+        base, line = self.rich_style, filled(line, self.size.width)
         segments = (
             Segment(text, base + self._styles[style] + (_SELECTED if selected else None))
             for text, style, selected, _ in (in_ascii(line) if self._ascii else line)
         )
-        strip = Strip(segments)
-        return strip.adjust_cell_length(self.size.width, base)
+        return Strip(segments, self.size.width)
 
 
 class LinesView(LineWidget):
@@ -340,7 +339,7 @@ class VirtualList(LineWidget, Generic[T]):
         item = self._item(index)
         if item is None:
             line = dim("  …")
-            return select(line, width) if selected else line
+            return select(line) if selected else line
         return self.draw(item, width, selected, self.key_of(item) in self._marks)
 
     def _settle(self, rows: Iterable[int] | None = None) -> None:

@@ -56,13 +56,13 @@ def payload_to_its_end(data: bytes) -> object:
 def message_name(data: bytes) -> object:
     row = replace(waiting(1), name=name_of(data), id=name_of(data))
     drawn = detail(row, NOT_READ, WIDTH, HEIGHT // 2, moment=MOMENT)
-    return drawn, row_line(row, columns_for(row.box, WIDTH), WIDTH, MOMENT)
+    return drawn, row_line(row, columns_for(row.box, WIDTH), MOMENT)
 
 
 def source_name(data: bytes) -> object:
     row = replace(waiting(1), source=name_of(data))
     drawn = detail(row, NOT_READ, WIDTH, HEIGHT // 2, moment=MOMENT)
-    return drawn, row_line(row, columns_for(row.box, WIDTH), WIDTH, MOMENT)
+    return drawn, row_line(row, columns_for(row.box, WIDTH), MOMENT)
 
 
 def cursor_name(data: bytes) -> object:

@@ -109,7 +109,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     name, other = names[0], names[-1]
     for at, row in enumerate(rows):
         for box in (list(Box)[at % len(Box)], list(Box)[(at + 1) % len(Box)]):
-            yield row_line(row, columns_for(box, width), width, MOMENT)
+            yield row_line(row, columns_for(box, width), MOMENT)
         payload = Payload(data, len(data) + 9, True, ((row.id, row.id),)) if at == 0 else None
         yield from detail(row, PayloadRead(row.key, payload), width, 20, moment=MOMENT)
     items = [Item(row, at, row.id) for at, row in enumerate(rows)]

@@ -21,11 +21,10 @@ from .elements import (
     Style,
     ago,
     clip,
-    crop,
     dim,
     fact_lines,
+    filled,
     join,
-    line_width,
     numbered,
     restyle,
     safe,
@@ -198,8 +197,7 @@ def consumer_lines(
         rows = _rows(found, listed, across, height, chosen, moment)
         facts = _detail(one, found, width - across - 1, height, moment)
         return [
-            join(crop(row, across), " " * (across + 1 - line_width(row)) if fact else "", fact)
-            for row, fact in zip_longest(rows, facts, fillvalue=BLANK)
+            join(filled(row, across), " ", fact) for row, fact in zip_longest(rows, facts, fillvalue=BLANK)
         ]
     below = 0 if height < 8 else min(_DETAIL, max(5, height // 2))
     rows = _rows(found, listed, width, height - below, chosen, moment)
@@ -238,7 +236,7 @@ def _rows(
     room = max(1, height - len(tail))
     lines = []
     for at in visible(len(listed), room, chosen, room // 2):
-        line = row_line(listed[at], columns, width, moment, selected=at == chosen)
+        line = row_line(listed[at], columns, moment, selected=at == chosen)
         lines.append(numbered(at, restyle(line, Style.DIM) if listed[at].exited and at != chosen else line))
     return [*lines, *tail]
 

@@ -379,6 +379,13 @@ def crop(line: Sequence[Span], width: int) -> Line:
     return merge(out)
 
 
+def filled(line: Line, width: int) -> Line:
+    """Exactly ``width`` cells; the row under the cursor is selected to its end."""
+    line = crop(line, width)
+    end = line[-1] if line else Span("")
+    return merge((*line, end._replace(text=" " * (width - line_width(line)), style=Style.NORMAL)))
+
+
 def first_fit(width: int, *variants: Line) -> Line:
     """The first of the variants that needs at most ``width`` cells; the last one where none does."""
     return next((line for line in variants if line_width(line) <= width), variants[-1])
@@ -396,7 +403,7 @@ def spread(left: Line, right: Line, width: int) -> Line:
     gap = 1 if left and right else 0
     right = crop(right, max(width - gap - line_width(left), width // 2))
     left = crop(left, max(0, width - gap - line_width(right)))
-    return merge((*left, Span(" " * max(0, width - line_width(left) - line_width(right))), *right))
+    return join(filled(left, width - line_width(right)), right)
 
 
 def restyle(line: Line, style: Style) -> Line:
@@ -404,13 +411,10 @@ def restyle(line: Line, style: Style) -> Line:
     return merge(Span(span.text, style) for span in line)
 
 
-def select(line: Sequence[Span], width: int) -> Line:
-    """The same text as the row under the cursor, exactly ``width`` cells. A verdict keeps its colour, a mark and a key their
-    weight."""
-    line = crop(line, width)
+def select(line: Line) -> Line:
+    """The same text as the row under the cursor. A verdict keeps its colour, a mark and a key their weight."""
     plain = (Style.DIM, Style.TITLE, Style.RULE, Style.BAR)
-    spans = (span._replace(style=Style.NORMAL if span.style in plain else span.style, selected=True) for span in line)
-    return merge((*spans, Span(" " * (width - line_width(line)), selected=True)))
+    return merge(span._replace(style=Style.NORMAL if span.style in plain else span.style, selected=True) for span in line)
 
 
 def point_out(line: Line, texts: Sequence[str]) -> Line:

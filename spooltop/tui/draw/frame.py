@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from .elements import BLANK, Line, Lines, Span, Style, clip, crop, join, line_width, merge, paragraph, shown, text_width
+from .elements import BLANK, Line, Lines, Span, Style, clip, crop, filled, join, line_width, merge, paragraph, shown, text_width
 
 
 class Section(Struct, frozen=True):
@@ -67,7 +67,7 @@ def _column(sections: Sequence[Section], width: int, height: int) -> list[tuple[
         if rows:
             body = section.draw(width, rows)[:rows]
             lines.append((True, _upper_border(section, width)))
-            lines += [(False, crop(line, width)) for line in body] + [(False, BLANK)] * (rows - len(body))
+            lines += [(False, line) for line in body] + [(False, BLANK)] * (rows - len(body))
     return lines
 
 
@@ -89,7 +89,7 @@ def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) 
     corners = ("┌", "┐") if y == 0 and not below else ("├", "┤")
     parts: list[Span] = [Style.RULE(corners[0] if rules[0] else "│")]
     for i, (width, _, line) in enumerate(cells):
-        parts += [*line, Span(" " * (width - line_width(line)), row=line[-1].row if line else None)]
+        parts += filled(line, width)
         if i + 1 < len(cells):
             between = {(True, True): "┬" if y == 0 else "┼", (True, False): "┤", (False, True): "├", (False, False): "│"}
             parts.append(Style.RULE(between[rules[i], rules[i + 1]]))

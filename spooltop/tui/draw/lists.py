@@ -49,8 +49,8 @@ MARGIN = 3
 
 class Column(Struct, frozen=True):
     """A column of a list. ``width`` is in cells; free space goes to the columns that ``grow``, by their weight, up to ``most``
-    cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right"; ``cut`` is the side at which
-    too long text is cut. ``sort`` is the name of this column in a ``Sort``, "" where the list cannot be sorted by it."""
+    cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right". ``sort`` is the name of this
+    column in a ``Sort``, "" where the list cannot be sorted by it."""
 
     title: str
     width: int
@@ -58,12 +58,11 @@ class Column(Struct, frozen=True):
     align: str = "left"
     min_screen: int = 0
     sort: str = ""
-    cut: str = "right"
     grow: int = 0
     most: int = 1000
     is_time: bool = False
     shorten: Callable[[str, int, Ends], str] | None = None
-    """Cuts too long text, instead of ``cut``; knows what all rows share."""
+    """Cuts too long text, which is cut at the right else; knows what all rows share."""
     least: int = 0
     """Cells to which it shrinks before a column is omitted; 0: it keeps its width."""
 
@@ -164,7 +163,7 @@ _SIZE = Column("size", 6, lambda row, _: units.size(row.size), "right", 46, "siz
 _SOURCE = Column(
     "source", 12, lambda row, _: "—" if row.source is None else safe(row.source), "left", 72, "source", grow=1, most=20
 )
-_MESSAGE = Column("message", 8, lambda row, _: safe(row.id), sort="name", cut="left", grow=4, shorten=short_id)
+_MESSAGE = Column("message", 8, lambda row, _: safe(row.id), sort="name", grow=4, shorten=short_id)
 _AGE = Column("age", 5, lambda row, moment: age_text(row.enqueued_at, moment), "right", 0, "age", is_time=True)
 
 _ASIDE = (
@@ -322,18 +321,11 @@ def title_line(columns: Sequence[Column], sort: Sort | None = None) -> Line:
 
 
 def row_line(
-    row: object,
-    columns: Sequence[Column],
-    width: int,
-    moment: Moment,
-    *,
-    marked: bool = False,
-    selected: bool = False,
-    ends: Ends = ALONE,
+    row: object, columns: Sequence[Column], moment: Moment, *, marked: bool = False, selected: bool = False, ends: Ends = ALONE,
     texts: Sequence[str] = (),
-) -> Line:
-    """A row of the list, drawn by its ``columns``; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all
-    rows share; ``texts`` are pointed out in the columns that a filter looks at."""
+) -> Line:  # fmt: skip
+    """A row of the list, drawn by its ``columns``. ``ends`` of the ids are what all rows share; ``texts`` are pointed out in the
+    columns that a filter looks at."""
     parts: list[Span] = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
     for i, column in enumerate(columns):
         value = column.value(row, moment)
@@ -342,7 +334,8 @@ def row_line(
         parts += point_out((fitted,), texts) if column.title in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
-    return select(parts, width) if selected else join(*parts)
+    line = join(*parts)
+    return select(line) if selected else line
 
 
 FILTERED = frozenset({"source", "owner", "evidence", "state", "reason", "message", "file"})
@@ -352,5 +345,4 @@ FILTERED = frozenset({"source", "owner", "evidence", "state", "reason", "message
 def _fit(text: str, column: Column, ends: Ends) -> str:
     if column.shorten is not None:
         text = column.shorten(text, column.width, ends)
-    text = clip_left(text, column.width) if column.cut == "left" else clip(text, column.width)
     return pad_left(text, column.width) if column.align == "right" else pad(text, column.width)

@@ -217,7 +217,7 @@ def overview_panels(
 ) -> Lines:
     """Exactly ``height`` lines. ``events`` are newest first. Where figures are stale, all but the problems are dim."""
     rows = problem_rows(height) + 1
-    hint = join(Style.DIM(problem_keys(snapshot)))
+    hint = dim(problem_keys(snapshot))
     problems = Section(problem_title(snapshot), partial(problem_block, snapshot, chosen=chosen), rows, rows, note=hint)
     two_columns = width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH
     panels = _sections(snapshot, events, moment, 17 if two_columns else 9, 8 if two_columns else 6)

@@ -84,7 +84,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
 def flow_note(snapshot: Snapshot) -> Line:
     """The time that the graphs are over."""
     cells = len(snapshot.history.get(Box.NEW, ())) or len(snapshot.rate_history.arrived)
-    return (Style.DIM(f"{units.duration(snapshot.cell * cells)}, a cell is {units.duration(snapshot.cell)}"),)
+    return dim(f"{units.duration(snapshot.cell * cells)}, a cell is {units.duration(snapshot.cell)}")
 
 
 def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
@@ -109,8 +109,8 @@ def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
     for name, values, top, scale in figures:
         for at, (edge, text) in enumerate(_graph(values, top, high, wide, scale if top else "")):
             label = "" if at else name
-            lines.append(join(f" {pad(label, _LABEL)}", Style.DIM(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)))
-    return [*lines, join(" " * (_LABEL + _SCALE + 2), Style.DIM(_axis(snapshot, cells, wide)))]
+            lines.append(join(f" {pad(label, _LABEL)}", dim(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)))
+    return [*lines, join(" " * (_LABEL + _SCALE + 2), dim(_axis(snapshot, cells, wide)))]
 
 
 def _highest(values: Sequence[float | None]) -> float:
@@ -126,8 +126,8 @@ def depth_chart(snapshot: Snapshot, width: int, height: int) -> Lines:
     top = _highest(values)
     graph = _graph(values, top, min(_HIGHEST, height - 2), wide, f"{top:,.0f}")
     return [
-        join(Style.TITLE(" depth of new"), Style.DIM(" · "), *flow_note(snapshot)),
-        *(join(Style.DIM(f" {pad_left(edge, 10)} "), Style.BAR(text)) for edge, text in graph),
+        join(Style.TITLE(" depth of new"), dim(" · "), flow_note(snapshot)),
+        *(join(dim(f" {pad_left(edge, 10)} "), Style.BAR(text)) for edge, text in graph),
         dim(" " * 12 + _axis(snapshot, len(values), wide)),
     ]
 
@@ -179,7 +179,7 @@ def histogram_note(snapshot: Snapshot) -> Line:
         notes.append(f"{ages.undated:,} without a time")
     if ages.ahead:
         notes.append(f"{'' if ages.looked_at >= ages.of else '≥'}{ages.ahead:,} from the future")
-    return join(Style.DIM(" · ".join(notes)))
+    return dim(" · ".join(notes))
 
 
 def _classes(bounds: Sequence[float]) -> list[str]:
@@ -257,7 +257,7 @@ def happened_lines(
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
         return [dim(f" nothing since watching began {units.span(snapshot.watched_for)} ago")]
-    return [join(Style.DIM(f" {when(at, moment.zone)} "), line) for at, line in found[:rows]]
+    return [join(dim(f" {when(at, moment.zone)} "), line) for at, line in found[:rows]]
 
 
 def _event(event: LoggedEvent) -> Line:
@@ -298,7 +298,7 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int) -> Lines:
     count = max(state.count or 0, len(found))
     fits = rows - 1 if count <= rows - 1 else rows - 2
     lines = [title_line(columns)]
-    lines += [row_line(row, columns, width, Moment(snapshot.taken_at)) for row in ranked[: max(0, fits)]]
+    lines += [row_line(row, columns, Moment(snapshot.taken_at)) for row in ranked[: max(0, fits)]]
     if (more := count - min(fits, len(found))) > 0:
         lines.append(dim(f"   {units.count(more, complete=state.complete)} more"))
     return lines
@@ -309,7 +309,7 @@ def side_claims(snapshot: Snapshot, width: int, height: int) -> Lines:
     rows = min(_CLAIMS, height - 4) + 2
     if Box.CUR not in snapshot.observation.boxes or rows < 3:
         return []
-    title = join(Style.TITLE(" claims, dead ones first"), Style.DIM(" · "), Style.KEY("3"), " shows all")
+    title = join(Style.TITLE(" claims, dead ones first"), dim(" · "), Style.KEY("3"), " shows all")
     lines = [title, *ranked_rows(snapshot, Box.CUR, width, rows)]
     return lines + [BLANK] * (rows + 2 - len(lines))
 
@@ -349,7 +349,7 @@ def beside_list(
     inside = width - 2
     note = "" if row is None else size_text(row, read)
     title = "no message" if row is None else clip_left(safe(row.id), max(8, inside - len(note) - 8))
-    sections = [Section(title, lambda width, rows: draw(width, rows + 1)[1:], 8, note=join(Style.DIM(note)))]
+    sections = [Section(title, lambda width, rows: draw(width, rows + 1)[1:], 8, note=dim(note))]
     if box is Box.CUR:
         sections.append(Section("its holder", partial(_holder, row, snapshot, moment), 6, 9, last=True))
     elif box is Box.NEW and roomy:

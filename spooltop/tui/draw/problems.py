@@ -9,7 +9,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .elements import BLANK, Line, Lines, Span, Style, join, line_width, numbered, safe, select, shown, spread, visible, wrap
+from .elements import BLANK, Line, Lines, Span, Style, dim, join, line_width, numbered, safe, select, shown, spread, visible, wrap
 
 SIGNS = {
     Severity.CRITICAL: Style.BAD("✗"),
@@ -56,7 +56,7 @@ def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) 
     """The top of the Overview, with a title: always ``rows`` + 2 lines."""
     if not snapshot.problems:
         return problem_block(snapshot, width, rows + 2)
-    title, keys = join(Style.TITLE(f" {problem_title(snapshot)}")), join(Style.DIM(problem_keys(snapshot)))
+    title, keys = join(Style.TITLE(f" {problem_title(snapshot)}")), dim(problem_keys(snapshot))
     fits = line_width(title) + line_width(keys) + 3 <= width
     head = spread(title, keys, width - 1) if fits else title
     return [head, *problem_block(snapshot, width, rows + 1, chosen=chosen)]
@@ -95,7 +95,7 @@ def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: b
     left = (Style.KEY("▌" if chosen else " "), SIGNS[problem.severity], Span(f" {shown(problem.text)}"))
     line = spread(left, hint, width - 1)
     if chosen:  # the sign keeps its colour under the cursor
-        line = (*line[:2], *select(line[2:], width - 2))
+        line = (*line[:2], *select(line[2:]))
     return line
 
 

@@ -64,7 +64,7 @@ def _stored(value: ParsedValue, room: int) -> str:
 
 
 def _labelled(label: str, text: str, *more: Span) -> Line:
-    return join(Style.DIM(f"{label:<{_LABEL}}"), text, *more)
+    return join(dim(f"{label:<{_LABEL}}"), text, *more)
 
 
 class FormScreen(TableScreen[ScreenResultType]):
@@ -140,7 +140,7 @@ class InjectScreen(FormScreen[None]):
             name = (Style.STRONG if chosen else Style.DIM)(pad(field, _NAME))
             cursor = Style.KEY("█" if chosen else "")
             gap = " " * (room - text_width(text) - len(cursor.text))
-            hint = Style.DIM(HINTS[field])
+            hint = dim(HINTS[field])
             body.append(join(sign, name, text, cursor, gap, hint if one_line else ""))
             if not one_line:
                 body.append(join(" " * (2 + _NAME), hint))
@@ -249,7 +249,7 @@ class SaveScreen(FormScreen[str | None]):
         self.id_of = id
 
     def form(self, inner: int) -> tuple[str, Lines]:
-        name = join(Style.DIM("file  "), clip_left(shown(self.typing.text), inner - 7), Style.KEY("█"))
+        name = join(dim("file  "), clip_left(shown(self.typing.text), inner - 7), Style.KEY("█"))
         title = f"Save the payload of {clip_left(safe(self.id_of), max(8, inner - 24))}"
         return title, [name, BLANK, *paragraph(_ADVICE, inner)]
 
@@ -511,7 +511,7 @@ class OperationsScreen(ChoosingScreen[None]):
             f"{pad_left(done, 11)}  {pad(safe(record.user), 8)}  {pad(shown(record.operation), 10)}  "
         )
         line = join(text, _outcome(record))
-        return select(line, width) if chosen else line
+        return select(line) if chosen else line
 
     def ignores(self, event: KeyEvent) -> bool:
         return self.refuse_confirming(event, NO_PLAN)

@@ -126,10 +126,10 @@ _ID = 16
 def _places(ids: Sequence[str], now: Mapping[str, str], most: int) -> Lines:
     """The places of the messages. Where there are many: those that still exist, as far as they fit, and their number."""
     if len(ids) == 1:
-        return [join(Style.DIM("now  "), Style.STRONG(shown(now.get(ids[0], "not found"))))]
+        return [join(dim("now  "), Style.STRONG(shown(now.get(ids[0], "not found"))))]
     left = [id for id in ids if now.get(id, "gone") != "gone"]
     gone = sum(now.get(id) == "gone" for id in ids)
-    lines = [join(Style.DIM("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
+    lines = [join(dim("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
     lines += [join(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}") for id in left[:most]]
     if len(left) > most:
         lines.append(dim(f"     … {len(left) - most:,} more"))
@@ -141,7 +141,7 @@ def _step(step: TimelineStep, inner: int, several: bool, zone: Zone) -> Lines:
     indent = _TIME + len(who)
     parts = wrap(shown(step.words), max(8, inner - indent))
     style = Style.BAD if step.bad else Style.NORMAL
-    first = join(Style.DIM(pad(when(step.at, zone), _TIME)), who, style(parts[0]))
+    first = join(dim(pad(when(step.at, zone), _TIME)), who, style(parts[0]))
     return [first, *(join(style(f"{' ' * indent}{part}")) for part in parts[1:])]
 
 

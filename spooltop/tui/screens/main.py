@@ -251,7 +251,7 @@ class MainScreen(ListScreen):
         mail = state.snapshot is not None and state.snapshot.observation.is_mail
         columns = columns_for(state.box or Box.NEW, width, times=moment.times, mail=mail)
         line = row_line(
-            row, columns, width, moment, marked=marked, selected=selected, ends=state.ends, texts=state.filter_texts
+            row, columns, moment, marked=marked, selected=selected, ends=state.ends, texts=state.filter_texts
         )
         return restyle(line, Style.DIM) if state.stale_for is not None and not selected else line
 
@@ -331,7 +331,7 @@ class MainScreen(ListScreen):
             state.log.take(found.snapshot, self.session.state.results)
         if not self.ready:  # not composed yet, or removed already: there is no list for rows
             if isinstance(found, SnapshotTaken):
-                state.newest = state.snapshot = found.snapshot
+                state.snapshot = found.snapshot
             return
         match found:
             case SnapshotTaken():
@@ -365,7 +365,6 @@ class MainScreen(ListScreen):
 
     def _take_snapshot(self, found: SnapshotTaken) -> None:
         state, page = self.state, found.page
-        state.newest = found.snapshot
         state.failed = ""
         if state.frozen_at is None:
             self._keep_write(found.snapshot)
@@ -841,7 +840,7 @@ class MainScreen(ListScreen):
             state.frozen_at = state.now
         else:
             state.frozen_at = None
-            state.snapshot = state.newest or state.snapshot
+            state.snapshot = self.session.snapshot or state.snapshot
             self.session.snapshot_thread.look_again()
         self.paint()
 

@@ -60,9 +60,7 @@ class MainState(Struct):
     # The last finding of each kind; ``snapshot`` and ``page`` are from one look
 
     snapshot: Snapshot | None = None
-    """The snapshot on the screen."""
-    newest: Snapshot | None = None
-    """The newest snapshot. It differs from the one on the screen while the display is frozen."""
+    """The snapshot on the screen: the newest, unless the display is frozen."""
     page: Page | None = None
     ends: Ends = ALONE
     """The parts that the ids of the list share, as far as its rows were seen."""

@@ -427,6 +427,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
             on_first=partial(deliver, self, self._found),
             stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
+        self.paint()
 
     def _ask(self, job: Callable[[], Plan]) -> None:
         """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
@@ -572,7 +573,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
                 parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
             lines += [join(Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
         if self.rate is not None:
-            asked = "rate limit: ", Style.STRONG(f"{shown(self.rate.text)}_"), Style.DIM("   50, 50/s, 1000/m; empty: no limit")
+            asked = "rate limit: ", Style.STRONG(f"{shown(self.rate.text)}_"), dim("   50, 50/s, 1000/m; empty: no limit")
             return [*lines, join(*asked)]
         if plan.rate_text:
             lines.append(join(Style.KEY("s "), plan.rate_text))
@@ -692,12 +693,10 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def do_force(self) -> None:
         self.force = True
         self.make()
-        self.paint()
 
     def do_hold_poison(self) -> None:
         self.options["hold_poison"] = True
         self.make()
-        self.paint()
 
     def do_rate(self) -> None:
         rate = self.plan.rate if self.plan is not None else None

@@ -218,8 +218,8 @@ def column_at(layout: Frame, x: int) -> str:
     return ""
 
 
-def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bool = False) -> Line:
-    """The line of a target; exactly ``width`` cells where it is chosen."""
+def spool_line(one: Glance, layout: Frame, *, now: float, chosen: bool = False) -> Line:
+    """The line of a target."""
     style = Style.DIM if one.level in (Level.SILENT, Level.PENDING) else Style.NORMAL
     name = layout.names.get(one.target, shown(escape(one.target)))
     parts: list[str | Span] = [Style.KEY("▌" if chosen else " "), _sign(one), f" {pad(name, layout.name_width)} "]
@@ -232,7 +232,7 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
     more = len(one.seen.problems) - 1 if one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
     line = join(*parts, f" {clip(shown(one.says), max(0, layout.problem - len(end)))}{end}")
-    return select(line, width) if chosen else line
+    return select(line) if chosen else line
 
 
 def _sign(one: Glance) -> Span:
@@ -336,7 +336,7 @@ class SpoolsScreen(ListScreen):
         return lay_out(tuple(one.target for one in self.glances), width)
 
     def _draw(self, one: Glance, width: int, chosen: bool, marked: bool) -> Line:
-        return spool_line(one, self._layout(), width, now=self.now, chosen=chosen)
+        return spool_line(one, self._layout(), now=self.now, chosen=chosen)
 
     def context(self) -> CommandContext:
         return CommandContext(
