@@ -32,10 +32,11 @@ class EventLog:
     """The events from one look to the next, of which the newest are kept. What the first look shows did not happen then: nobody
     knows when it began."""
 
+    _exited: frozenset[Owner] | None = None
+
     def __init__(self) -> None:
         self._events = TargetEvents("")
         self._kept: deque[LoggedEvent] = deque(maxlen=_KEPT)
-        self._exited: frozenset[Owner] | None = None
 
     def take(self, snapshot: Snapshot, results: Iterable[Result] = ()) -> None:
         """Takes another look, and the results of the operations of this session, oldest first."""

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
-from textual.events import Click, Resize
+from textual.events import Click
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -50,17 +50,24 @@ class LineWidget(Widget):
         )
         return Strip(segments, self.size.width)
 
+    def repaint(self, rows: Iterable[int]) -> None:
+        """Paints these rows again; all of a hidden widget: what it drew before must not be there when it is shown again."""
+        regions = [Region(0, y, self.size.width, 1) for y in rows]
+        if regions or not self.size.area:
+            self.refresh(*regions)
+
 
 class LinesView(LineWidget):
     """Shows lines as they are handed in. ``draw(width, height)``, where given, makes the lines anew on ``redraw()`` and on every
     change of size."""
+
+    _lines: tuple[Line, ...] = ()
 
     def __init__(
         self, options: Options, id: str | None = None, draw: Callable[[int, int], Sequence[Line]] | None = None
     ) -> None:
         super().__init__(options, id)
         self.draw = draw
-        self._lines: tuple[Line, ...] = ()
 
     def on_unmount(self) -> None:
         # Textual's StylesCache.get_inner_outer is an lru_cache of 1,024 that holds the caches of removed widgets: they may
@@ -96,13 +103,9 @@ class LinesView(LineWidget):
     def show(self, lines: Sequence[Line]) -> None:
         """Shows these lines instead; paints the rows that differ."""
         old, self._lines = self._lines, tuple(lines)
-        width, height = self.size
-        if not self.size.area:
-            self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
-            return
+        height = self.size.height
         pairs = zip_longest(old[:height], self._lines[:height], fillvalue=())
-        if rows := [Region(0, y, width, 1) for y, (before, after) in enumerate(pairs) if before != after]:
-            self.refresh(*rows)
+        self.repaint(y for y, (before, after) in enumerate(pairs) if before != after)
 
     def show_all(self, lines: Sequence[Line]) -> None:
         """Shows these lines, and becomes as high as they are many."""
@@ -116,7 +119,7 @@ class LinesView(LineWidget):
         if self.draw is not None:
             self.show(self.draw(width, height) if width and height else ())
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self.redraw()
 
     def render_line(self, y: int) -> Strip:
@@ -157,33 +160,34 @@ class VirtualList(LineWidget, Generic[T]):
     class Activated(Message):
         """The row under the cursor is to be opened."""
 
+    empty: Line = ()
+    length = 0
+    generation = -1
+    cursor = 0
+    """The row that the cursor is on."""
+    key: Hashable = None
+    """The key that the cursor is on, None where its row has not been read or there is none."""
+    _top = 0
+    _page = 1
+    _items: Sequence[T] = ()
+    """The rows that were read, from ``_first`` on, of the listing with the number ``_held``."""
+    _first = 0
+    _held = -1
+    _asked: tuple[int, int, int] | None = None
+    _marks: Collection[Hashable] = frozenset()
+    _reported: tuple[int, Hashable] = (0, None)
+    _before: tuple[int, int, Hashable, int] | None = None
+    """The cursor, the top of the page, the key and the generation before an incomplete list was shown."""
+    _put: tuple[int, Hashable] = (0, None)
+    _moved = False
+
     def __init__(
         self, draw: Callable[[T, int, bool, bool], Line], key_of: Callable[[T], Hashable], options: Options, id: str | None = None
     ) -> None:
         super().__init__(options, id)
         self.draw = draw
         self.key_of = key_of
-        self.empty: Line = ()
-        self.length = 0
-        self.generation = -1
-        self.cursor = 0
-        """The row that the cursor is on."""
-        self.key: Hashable = None
-        """The key that the cursor is on, None where its row has not been read or there is none."""
-        self._top = 0
-        self._page = 1
-        self._items: Sequence[T] = ()
-        """The rows that were read, from ``_first`` on, of the listing with the number ``_held``."""
-        self._first = 0
-        self._held = -1
-        self._asked: tuple[int, int, int] | None = None
-        self._marks: Collection[Hashable] = frozenset()
-        self._reported: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
-        self._before: tuple[int, int, Hashable, int] | None = None
-        """The cursor, the top of the page, the key and the generation before an incomplete list was shown."""
-        self._put: tuple[int, Hashable] = (0, None)
-        self._moved = False
 
     # State
 
@@ -300,19 +304,15 @@ class VirtualList(LineWidget, Generic[T]):
 
     def tick(self, rows: Iterable[int] | None = None) -> None:
         """Draws the page again (or these rows of it) and repaints the rows that differ."""
-        width, height = self.size
-        if not height:
-            self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
-            return
-        shown = range(height) if rows is None else [y for y in rows if 0 <= y < height]
-        if regions := [Region(0, y, width, 1) for y in shown if self._painted.get(y) != self._line(y)]:
-            self.refresh(*regions)
+        page = range(self.size.height)
+        shown = page if rows is None else [y for y in rows if y in page]
+        self.repaint(y for y in shown if self._painted.get(y) != self._line(y))
 
     def render_line(self, y: int) -> Strip:
         self._painted[y] = self._line(y)
         return self.line_strip(self._painted[y])
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self._painted.clear()
         self._page = max(1, self.size.height)
         on_page = self._top <= self.cursor < self._top + self._page

@@ -47,7 +47,7 @@ _WITH_BYTES, _WITH_HISTORY = 48, 72
 def box_table(snapshot: Snapshot, width: int) -> Lines:
     """A title and one line per box; the boxes of messages set aside share a line."""
     boxes = snapshot.observation.boxes
-    if not any(box in boxes for box in Box):
+    if not boxes:
         return []
     title = _figures("box", "depth", "oldest", "bytes", width)
     if width >= _WITH_HISTORY:
@@ -252,7 +252,7 @@ def _sections(
 
     happened = partial(happened_lines, snapshot, events, moment)
     panels = {"happened": Section("what happened, newest first", happened, 3)}
-    if any(box in observation.boxes for box in Box):
+    if observation.boxes:
         rows = 8 + bool(observation.suppressed)
         panels["boxes"] = Section("boxes", boxes, rows, rows)
     if Box.NEW in observation.boxes:
@@ -309,7 +309,7 @@ def overview(
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
-        below += boxes[:room] if room >= 2 else [boxes_in_a_line(snapshot)][:room]
+        below += boxes if room >= 2 else [boxes_in_a_line(snapshot)]
         flow = flow_lines(snapshot, width)
         if room - len(below) >= len(flow):
             below += flow
@@ -317,16 +317,16 @@ def overview(
     glance = cursor_glance(snapshot, width, room - len(below))
     left = room - len(below) - len(glance)
     locks = lock_lines(snapshot, width, left) if height >= _TINY else []
-    if glance and room - len(below) - len(glance) - len(locks) >= 2:
+    if glance and left - len(locks) >= 2:
         below.append(BLANK)
         if locks:
             locks = [BLANK, *locks]
     below += glance + locks
     if height >= _HIGH:
         below.append(BLANK)
-        below += side_claims(snapshot, width, height - len(lines) - len(below))
-        chart = depth_chart(snapshot, width, height - len(lines) - len(below))
-        below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
+        below += side_claims(snapshot, width, room - len(below))
+        chart = depth_chart(snapshot, width, room - len(below))
+        below += [BLANK] * (room - len(below) - len(chart)) + chart
     if moment.stale_for is not None:
         below = [restyle(line, Style.DIM) for line in below]
     return lines + below

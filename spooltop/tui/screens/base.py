@@ -271,7 +271,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if self.dismissed:
             return AwaitComplete()
         self.dismissed = True
-        if self.app.screen_stack[-1] is self:
+        if self.on_top:
             return super().dismiss(result)
         self._result = result
         return AwaitComplete()
@@ -294,6 +294,12 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
 
     def on_unmount(self) -> None:
         self.refresh()  # releases what was drawn, as LinesView does
+
+    @property
+    def on_top(self) -> bool:
+        """True where no other screen is in front of this one."""
+        stack = self.app.screen_stack
+        return bool(stack) and stack[-1] is self
 
     @property
     def small(self) -> bool:
@@ -365,7 +371,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
     def on_paste(self, event: Paste) -> None:
         """Pasted text is never a command."""
         event.stop()
-        if self.dismissed or self.app.screen_stack[-1] is not self:
+        if self.dismissed or not self.on_top:
             return
         if (edit := self.typing) is None:
             self.show_notice("paste ignored: there is no text field here; / opens the filter")
@@ -411,7 +417,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
 
     @property
     def _touchable(self) -> bool:
-        return not (self.dismissed or self.small or self.app.screen_stack[-1] is not self)
+        return self.on_top and not (self.dismissed or self.small)
 
     def on_click(self, event: Click) -> None:
         event.stop()
@@ -535,12 +541,12 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if not isinstance(event, Resize) or event.size == self.app.size:
             await super().on_event(event)
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self.set_class(self.small, "-small")
         self.call_after_refresh(self.paint)
 
     def on_screen_resume(self) -> None:
-        if self.dismissed and self.app.screen_stack[-1] is self:  # dismissed while another screen was in front
+        if self.dismissed and self.on_top:  # dismissed while another screen was in front
             super().dismiss(self._result)
             return
         state = self.session.state
@@ -649,7 +655,7 @@ class ListScreen(TableScreen[None]):
         """The id of the column whose title is at cell ``x``; None where there is none to sort by."""
         raise NotImplementedError
 
-    def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
+    def on_virtual_list_activated(self) -> None:
         self.command("enter")
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:

@@ -443,7 +443,7 @@ class OperationsScreen(ChoosingScreen[None]):
     def _follows_change(self) -> bool:
         """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
         changes = [result.operation for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
-        touched = self.at or self.filter or self.typing is not None or self.dismissed or self.app.screen_stack[-1] is not self
+        touched = self.at or self.filter or self.typing is not None or self.dismissed or not self.on_top
         same = self.record is not None and self.record.operation in changes
         return not touched and same and by_id("undo").why_not(self.context()) is None
 

@@ -9,7 +9,7 @@ from math import inf
 from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.events import Key, Resize
+from textual.events import Key
 from textual.message import Message
 
 from spooltop.cursors.draw import cursor_detail, cursor_table
@@ -177,7 +177,7 @@ class MainScreen(ListScreen):
         pending = page is None or page.query != state.query
         length = None if held is not None and total is None and not self.rows.length else self.rows.length
         if pending:
-            length = total if not chosen.filter and chosen.selection is None else None
+            length = None if context.refined else total
         columns = columns_for(box, self.rows.size.width or width, times=moment.times, mail=mail)
         head = list_header(
             snapshot, title, length, width, moment, sort=None if mail else chosen.sort, columns=columns,
@@ -516,7 +516,7 @@ class MainScreen(ListScreen):
         self.state.window = (message.start, message.end)
         self.request()
 
-    def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
+    def on_virtual_list_resized(self) -> None:
         self.paint()
 
     def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
@@ -527,7 +527,7 @@ class MainScreen(ListScreen):
         self.request()
         self.paint(rows=False)  # the list has painted itself
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self.shape()  # the rest is done by the base, whose handler Textual calls as well
 
     # The filter, while it is typed

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from textual.app import ComposeResult
-from textual.events import Key, Resize
+from textual.events import Key
 from textual.message import Message
 
 from spooltop.cursors.model import direction, pick
@@ -448,7 +448,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.panel.renew()
         super()._answered(take, found)
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         if self.small:  # the plan cannot be read now: a key does not count
             self.panel.renew()
 

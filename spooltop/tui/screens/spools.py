@@ -347,7 +347,7 @@ class SpoolsScreen(ListScreen):
     # Painting
 
     def paint(self) -> None:
-        if not self.ready or not self.app.screen_stack or self.app.screen_stack[-1] is not self:
+        if not (self.ready and self.on_top):
             return
         width = self.window_size[0]
         self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout(), self.sort)])
@@ -385,10 +385,10 @@ class SpoolsScreen(ListScreen):
             keys = self.keys_line(width)
         return [chosen_line(self.chosen, width), keys]
 
-    def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
+    def on_virtual_list_resized(self) -> None:
         self.update()
 
-    def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
+    def on_virtual_list_cursor_moved(self) -> None:
         self.paint()
 
     def on_screen_resume(self) -> None:

@@ -70,24 +70,22 @@ def _uncertain(cell: Cell) -> bool:
 
 
 class TerminalImage:
-    """``take`` changes what is wanted, ``difference`` returns the output that shows it. After ``forget`` that is all of it."""
+    """``take`` changes what is wanted, ``difference`` returns the output that shows it. After ``forget`` that is all of it.
+    ``size``: columns and lines of the frames."""
 
     def __init__(self) -> None:
-        self.size = (0, 0)
-        """Columns and lines of the frames."""
-        self._wanted: list[list[Cell]] = []
-        self._shown: list[list[Cell]] = []
+        self.resize((0, 0))
 
     def resize(self, size: tuple[int, int]) -> None:
         """Begins with an empty image of this size, of which nothing is on the terminal."""
         self.size = columns, lines = size
-        self._wanted = [[None] * columns for _ in range(lines)]
+        self._wanted: list[list[Cell]] = [[None] * columns for _ in range(lines)]
         self.forget()
 
     def forget(self) -> None:
         """Notes that anything may be on the terminal."""
         columns, lines = self.size
-        self._shown = [[None] * columns for _ in range(lines)]
+        self._shown: list[list[Cell]] = [[None] * columns for _ in range(lines)]
 
     def take(self, frame: str) -> bool:
         """Takes a frame or a part of one as Textual writes it: places, styles and text. False where it is other output; then
@@ -128,10 +126,11 @@ class TerminalImage:
 class _Pen:
     """Writes cells with as few changes of place and style as possible."""
 
+    _style = ""
+    _at: tuple[int, int] | None = None
+
     def __init__(self) -> None:
         self._out: list[str] = []
-        self._style = ""
-        self._at: tuple[int, int] | None = None
 
     def move(self, x: int, y: int) -> None:
         if self._at is not None and self._at[1] == y and x >= self._at[0]:
