@@ -39,6 +39,7 @@ from spooltop.tui.draw.elements import (
     text_width,
     visible,
     when,
+    within,
     wrap,
 )
 
@@ -347,7 +348,7 @@ def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *,
     cursors = snapshot.cursors
     if not cursors:
         return [join(" no cursor file was found in the spool or next to it")]
-    chosen = max(0, min(chosen, len(cursors) - 1))
+    chosen = within(chosen, len(cursors))
     loud = sum(one.verdict in LOUD for one in cursors)
     problems = Style.BAD(f" · {loud:,} with problems" if loud else "")
     title = [join(Style.TITLE(f" Cursors {len(cursors):,}"), problems)] if height >= _TITLED else []

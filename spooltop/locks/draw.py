@@ -30,6 +30,7 @@ from spooltop.tui.draw.elements import (
     select,
     shown,
     visible,
+    within,
 )
 from spooltop.tui.draw.frame import Section, frame
 
@@ -191,7 +192,7 @@ def lock_panels(snapshot: Snapshot, width: int, height: int, *, chosen: int) -> 
     right = width - 3 - left
     troubled = len(snapshot.lock_problems)
     title = f"{len(locks):,} lock{'s' if len(locks) != 1 else ''}{f', {troubled:,} with problems first' if troubled else ''}"
-    lock = locks[max(0, min(chosen, len(locks) - 1))]
+    lock = locks[within(chosen, len(locks))]
 
     def facts(width: int, rows: int) -> Lines:
         return [join(" ", _path(lock, width - 2)), *lock_facts(lock, width, snapshot.taken_at)]

@@ -257,6 +257,8 @@ Reason: TypeAlias = str | None
 Condition: TypeAlias = Callable[[CommandContext], Reason]
 
 READING = "the list is still being read"
+_ONE_SPOOL = "there is one spool only: give several paths, a glob in quotes, or the setting paths"
+_WHICH_KEY = "d purges to the trash, r requeues, h holds; each opens a plan first. To end a process, use kill PID in a shell"
 
 
 def plan_words(plan: Plan) -> str:
@@ -274,14 +276,6 @@ def plan_words(plan: Plan) -> str:
 
 def always(context: CommandContext) -> Reason:
     return None
-
-
-def among_spools(context: CommandContext) -> Reason:
-    return None if context.among_spools else "there is one spool only: give several paths, a glob in quotes, or the setting paths"
-
-
-def which_key(context: CommandContext) -> Reason:
-    return "d purges to the trash, r requeues, h holds; each opens a plan first. To end a process, use kill PID in a shell"
 
 
 def _no_row(context: CommandContext) -> str:
@@ -302,10 +296,6 @@ def searchable(context: CommandContext) -> Reason:
     return None if context.filter or context.last_filter else "no filter was set yet: / sets one"
 
 
-def anything_marked(context: CommandContext) -> Reason:
-    return None if context.marked else "nothing is marked: Space marks"
-
-
 def has_view(view: str) -> Condition:
     """Available where this kind of queue has the view."""
     return lambda context: context.absent.get(view)
@@ -315,14 +305,6 @@ def has_problem_rows(context: CommandContext) -> Reason:
     if context.view is View.OVERVIEW and context.snapshot is not None and not context.snapshot.problems:
         return "no problems detected so far"
     return None
-
-
-def can_go_back(context: CommandContext) -> Reason:
-    return None if context.depth else "there is nothing to go back to: q quits"
-
-
-def at_the_top(context: CommandContext) -> Reason:
-    return "Esc goes back first" if context.depth else None
 
 
 def openable(context: CommandContext) -> Reason:
@@ -469,14 +451,6 @@ def _on_plan(check: Callable[[CommandContext, Plan], Reason]) -> Condition:
 
 
 plan_there = _on_plan(lambda context, plan: None)
-
-
-def applying(context: CommandContext) -> Reason:
-    return None if context.applying else "no plan is being applied"
-
-
-def not_applying(context: CommandContext) -> Reason:
-    return "the plan is being applied: Esc stops it" if context.applying else None
 
 
 def confirmable(grammar: str) -> Condition:
@@ -632,10 +606,11 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
                    rate_limitable, rank=3),
         KeyCommand("copy-command", "c", "copy as command", "in a plan: copy the same action as a command", IN_PLAN,
                    plan_there, rank=3),
-        KeyCommand("stop", "escape", "stop", "while a plan is applied: stop after the current item", IN_PLAN, applying,
-                   rank=1),
+        KeyCommand("stop", "escape", "stop", "while a plan is applied: stop after the current item", IN_PLAN,
+                   lambda context: None if context.applying else "no plan is being applied", rank=1),
         KeyCommand("cancel", "escape,q,backspace,ctrl+h", "Cancel", "leave the plan; nothing was changed", IN_PLAN,
-                   not_applying, rank=1, does=("dismiss",)),
+                   lambda context: "the plan is being applied: Esc stops it" if context.applying else None, rank=1,
+                   does=("dismiss",)),
         _dangerous("undo-result", "z", "undo", "undo what was just done", {View.RESULT}, undo, rank=2, does=("dismiss", True)),
         KeyCommand("copy-result", "c", "copy as text", "copy the result as text", {View.RESULT}, rank=3),
     ),
@@ -662,10 +637,11 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
                    openable, rank=5),
         KeyCommand("open-spool", "enter", "open", "Spools: open the whole dashboard of the chosen one; Esc comes back",
                    {View.SPOOLS}, has_rows, rank=1),
-        KeyCommand("leave", "q", "quit", "quit, where there is nothing to go back to", {View.OVERVIEW, View.SPOOLS}, at_the_top,
+        KeyCommand("leave", "q", "quit", "quit, where there is nothing to go back to", {View.OVERVIEW, View.SPOOLS},
+                   lambda context: "Esc goes back first" if context.depth else None,
                    rank=9, does=("do_quit",)),
         KeyCommand("back", "escape,q,backspace,ctrl+h", "back", "back; q at the top quits", EVERYWHERE - IN_PLAN,
-                   can_go_back, rank=9),
+                   lambda context: None if context.depth else "there is nothing to go back to: q quits", rank=9),
     ),
     "change": (
         _dangerous("undo", "z,u", "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
@@ -709,7 +685,8 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
     "mark": (
         KeyCommand("mark", "space", "mark", "mark or unmark this one", LISTS, has_rows, rank=2, also="select"),
         KeyCommand("mark-all", "a", "mark all", "mark all that match the filter", LISTS, has_rows, rank=2, also="select"),
-        KeyCommand("unmark-all", "U", "unmark all", "unmark all", LISTS, anything_marked),
+        KeyCommand("unmark-all", "U", "unmark all", "unmark all", LISTS,
+                   lambda context: None if context.marked else "nothing is marked: Space marks"),
     ),
     "look": (
         KeyCommand("copy-operation", "c", "copy",
@@ -751,14 +728,16 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
                    {View.HOLDERS, View.FOLLOW}, rank=3),
         KeyCommand("save", "S", "save", "save the payload to a new file, redacted as it is shown (asks for its name)",
                    LISTS | IN_MESSAGE, followable, also="write export download file"),
-        KeyCommand("which-key", "delete,f9", "delete", "say which keys purge, requeue and hold here", ROOTS | OVER, which_key,
+        KeyCommand("which-key", "delete,f9", "delete", "say which keys purge, requeue and hold here", ROOTS | OVER,
+                   lambda context: _WHICH_KEY,
                    also="kill end process signal", group="change"),
         KeyCommand("look-again", "R,f5", "look again", "look again at everything", ROOTS | OVER | {View.SPOOLS},
                    also="refresh reload rescan"),
         KeyCommand("redraw", "ctrl+l", "redraw", "draw the screen again", EVERYWHERE, also="refresh repaint clear"),
     ),
     "views": (
-        KeyCommand("spools", "0", "Spools", "Spools: all of them, worst first, where several were given", GOES, among_spools,
+        KeyCommand("spools", "0", "Spools", "Spools: all of them, worst first, where several were given", GOES,
+                   lambda context: None if context.among_spools else _ONE_SPOOL,
                    also="targets list all"),
         *(KeyCommand(view, str(number), label, help, GOES, has_view(view), also=also,
                      does=("do_show_aside",) if view == "aside" else ("do_show", View(view)))

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .draw.elements import Line, Style, dim, filled, in_ascii, select, text_width
+from .draw.elements import Line, Style, dim, filled, in_ascii, select, text_width, within
 from .options import Options
 
 # Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
@@ -250,7 +250,7 @@ class VirtualList(LineWidget, Generic[T]):
             index, self.key = self.cursor, None
         self.length, self.generation, self._asked = length, generation, None
         shift = index - self.cursor
-        self.cursor = max(0, min(index, length - 1))
+        self.cursor = within(index, length)
         self._place(self.cursor - line)
         if items or not length:
             self._first, self._items, self._held = start, items, generation
@@ -275,7 +275,7 @@ class VirtualList(LineWidget, Generic[T]):
             self.move_by(int(max(1, self.size.height) * pages))
             return
         line = self.cursor - self._top
-        index = max(0, min(self.cursor + int(pages) * self._page, self.length - 1))
+        index = within(self.cursor + int(pages) * self._page, self.length)
         self._place(index - line)
         self._turn_to(index)
         self._settle()
@@ -287,7 +287,7 @@ class VirtualList(LineWidget, Generic[T]):
         self._settle(None if self._top != top else (left - top, self.cursor - top))
 
     def _turn_to(self, index: int) -> None:
-        index = max(0, min(index, self.length - 1))
+        index = within(index, self.length)
         if index < self._top:
             self._place(index - self._page + 1)
         elif index >= self._top + self._page:

@@ -32,6 +32,7 @@ from .elements import (
     spread,
     visible,
     when,
+    within,
     wrap,
 )
 from .header import freshness_line
@@ -191,7 +192,7 @@ def consumer_lines(
     if not listed:
         why = wrap(_why_none(snapshot, found, filter), max(8, width - 4))
         return [dim(f"   {part}") for part in why]
-    one = listed[max(0, min(chosen, len(listed) - 1))]
+    one = listed[within(chosen, len(listed))]
     across = list_width(width)
     if across < width:
         rows = _rows(found, listed, across, height, chosen, moment)
@@ -257,7 +258,8 @@ def _facts(one: ConsumerRow, found: ConsumerList, width: int, height: int, momen
     if command := (one.usage.command if one.usage is not None else "") or one.owner.command:
         yield "command", safe(command), Style.NORMAL, max(2, height // 3)
     if not one.gone and found.measured:
-        yield "rates", _rates(one, found)
+        done = f"done {one.rate.words('done')}/s, failed {one.rate.words('failed')}/s over {units.age(found.window)}"
+        yield "rates", "not watched yet" if one.rate.done is None else done
     if one.asked_at is not None:
         yield "asked", f"for a message {ago(one.asked_at, moment.now)} ago"
     ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
@@ -285,9 +287,3 @@ def _process(one: ConsumerRow, moment: Moment) -> str:
         cpu = "" if usage.cpu is None else f"cpu {round(100 * usage.cpu)}%, "
         words.append(f"{cpu}memory {units.size(usage.memory)}")
     return " · ".join(words)
-
-
-def _rates(one: ConsumerRow, found: ConsumerList) -> str:
-    if one.rate.done is None:
-        return "not watched yet"
-    return f"done {one.rate.words('done')}/s, failed {one.rate.words('failed')}/s over {units.age(found.window)}"

@@ -391,6 +391,11 @@ def first_fit(width: int, *variants: Line) -> Line:
     return next((line for line in variants if line_width(line) <= width), variants[-1])
 
 
+def within(place: int, count: int) -> int:
+    """The nearest place that a list of so many has; 0 where it is empty."""
+    return max(0, min(place, count - 1))
+
+
 def visible(count: int, rows: int, chosen: int, above: int | None = None) -> range:
     """The rows of a list that are shown in ``rows`` lines: as many as fit, with at most ``above`` of them (else all that fit)
     above the chosen one."""

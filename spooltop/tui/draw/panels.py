@@ -220,14 +220,6 @@ def _bars(counts: Sequence[int], width: int) -> Lines:
     return lines
 
 
-def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> Lines:
-    """Draws what waits in ``new`` by age, a line for each class: the histogram for a narrow panel."""
-    ages = snapshot.observation.ages
-    if ages is None:
-        return []
-    return age_bars(ages.bounds, _figures(ages, ages.counts), ages.counts, width)
-
-
 def age_bars(
     bounds: Sequence[float], figures: Sequence[str], counts: Sequence[int], width: int, notes: Sequence[Span] = ()
 ) -> Lines:
@@ -354,10 +346,11 @@ def beside_list(
         sections.append(Section("its holder", partial(_holder, row, snapshot, moment), 6, 9, last=True))
     elif box is Box.NEW and roomy:
         sections.append(flow_section(snapshot, 9, 13, last=True))
-    elif box is Box.NEW and snapshot.observation.ages is not None:
-        rows = len(AGE_BOUNDS) + 1
+    elif box is Box.NEW and (ages := snapshot.observation.ages) is not None:
+        rows, figures = len(AGE_BOUNDS) + 1, _figures(ages, ages.counts)
+        bars = partial(age_bars, ages.bounds, figures, ages.counts)
         sections.append(
-            Section("new by age", partial(new_age_bars, snapshot), rows, rows, note=histogram_note(snapshot), last=True)
+            Section("new by age", lambda width, _: bars(width), rows, rows, note=histogram_note(snapshot), last=True)
         )
     return frame(height, (inside, sections))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from spooltop.model import units
 from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .elements import BLANK, Line, Lines, Span, Style, dim, join, line_width, numbered, safe, select, shown, spread, visible, wrap
+from .elements import BLANK, Lines, Span, Style, dim, join, line_width, numbered, safe, select, shown, spread, visible, wrap
 
 SIGNS = {
     Severity.CRITICAL: Style.BAD("✗"),
@@ -47,9 +47,7 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
     problems = snapshot.problems
     if not problems:
         return _nothing(snapshot, width, height)
-    capabilities = snapshot.observation.capabilities
-    listed = visible(len(problems), height, chosen, height // 2)
-    return [numbered(i, _line(problems[i], width, capabilities, chosen=i == chosen)) for i in listed]
+    return _lines(snapshot, visible(len(problems), height, chosen, height // 2), width, chosen)
 
 
 def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> Lines:
@@ -81,22 +79,25 @@ def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0)
         lines = _nothing(snapshot, width, rows)
         return lines + [BLANK] * (rows - len(lines))
     listed = visible(len(problems), rows - 1, chosen)
-    capabilities = snapshot.observation.capabilities
-    lines = [numbered(i, _line(problems[i], width, capabilities, chosen=i == chosen)) for i in listed]
+    lines = _lines(snapshot, listed, width, chosen)
     lines += [BLANK] * (rows - 1 - len(lines))
     rest = [_brief(problem) for i, problem in enumerate(problems) if i not in listed]
     more = join(f"   {len(rest)} more, ", Style.KEY("!"), f" shows all: {' · '.join(rest)}")
     return [*lines, more if rest else BLANK]
 
 
-def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: bool) -> Line:
-    key, words = problem_hint(problem, capabilities)
-    hint = join(Style.KEY(key), f" {words}" if words and width >= 50 else "")  # the problem matters more than its command
-    left = (Style.KEY("▌" if chosen else " "), SIGNS[problem.severity], Span(f" {shown(problem.text)}"))
-    line = spread(left, hint, width - 1)
-    if chosen:  # the sign keeps its colour under the cursor
-        line = (*line[:2], *select(line[2:]))
-    return line
+def _lines(snapshot: Snapshot, listed: Iterable[int], width: int, chosen: int) -> Lines:
+    lines: Lines = []
+    for i in listed:
+        problem = snapshot.problems[i]
+        key, words = problem_hint(problem, snapshot.observation.capabilities)
+        hint = join(Style.KEY(key), f" {words}" if words and width >= 50 else "")  # the problem matters more than its command
+        left = (Style.KEY("▌" if i == chosen else " "), SIGNS[problem.severity], Span(f" {shown(problem.text)}"))
+        line = spread(left, hint, width - 1)
+        if i == chosen:  # the sign keeps its colour under the cursor
+            line = (*line[:2], *select(line[2:]))
+        lines.append(numbered(i, line))
+    return lines
 
 
 def _brief(problem: Problem) -> str:

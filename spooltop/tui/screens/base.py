@@ -63,6 +63,7 @@ from ..draw.elements import (
     shown,
     text_width,
     visible,
+    within,
     wrap,
 )
 from ..draw.header import notice_lines
@@ -699,7 +700,7 @@ class ChoosingScreen(SteppingScreen[ScreenResultType]):
 
     def clamp(self) -> None:
         """Chooses the nearest entry that there is."""
-        self.at = max(0, min(self.at, self.length - 1))
+        self.at = within(self.at, self.length)
 
 
 # The palette, which names all commands of the view (``:q`` quits), and the menu of the columns that a list can be sorted by.

@@ -45,6 +45,7 @@ from ..draw.elements import (
     text_width,
     visible,
     when,
+    within,
 )
 from ..draw.frame import inner_width, note_lines, panel_frame
 from ..terminal.lifecycle import shell
@@ -450,7 +451,7 @@ class OperationsScreen(ChoosingScreen[None]):
     @property
     def record(self) -> OperationRecord | None:
         found = self.found
-        return found[max(0, min(self.at, len(found) - 1))] if found else None
+        return found[within(self.at, len(found))] if found else None
 
     @property
     def found(self) -> list[OperationRecord]:

@@ -23,7 +23,7 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Row, escape, escape_te
 from ..commands import BOX_OF, LISTS, READING, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
 from ..draw.detail import detail, message_lines
-from ..draw.elements import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle, shown, when
+from ..draw.elements import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle, shown, when, within
 from ..draw.header import header, notice_lines
 from ..draw.lists import COLUMNS, columns_for, fitting, list_header, row_line, title_line
 from ..draw.overview import overview
@@ -586,18 +586,13 @@ class MainScreen(ListScreen):
         elif state.listed:
             self.rows.move_by(lines)
         else:
-            chosen = state.lists[state.front]
+            context, chosen = self.context(), state.lists[state.front]
+            length = len(context.cursor.history) if state.overlay and context.cursor is not None else context.rows
             here = state.consumer_place if state.front is View.CONSUMERS else chosen.index
-            chosen.index = max(0, min(here + lines, self._length() - 1))
+            chosen.index = within(here + lines, length)
             if state.front is View.CONSUMERS and state.consumers:
                 chosen.cursor = state.consumers[chosen.index].key
             self.paint()
-
-    def _length(self) -> int:
-        context = self.context()
-        if context.view is View.CURSOR:
-            return len(context.cursor.history) if context.cursor is not None else 0
-        return context.rows
 
     def do_page(self, pages: float) -> None:
         """Moves this many pages down, up where negative. A list is paged; half a page moves its cursor."""
@@ -822,8 +817,7 @@ class MainScreen(ListScreen):
         box = self.state.box
         of_consumers = columns_of(self.state.consumer_list)
         columns = of_consumers if self.state.root is View.CONSUMERS else COLUMNS[box] if box is not None else ()
-        titles = {column.sort: column.title for column in reversed(columns) if column.sort}
-        return dict(reversed(titles.items()))
+        return {column.sort: column.title for column in columns if column.sort}
 
     def do_problems(self) -> None:
         state, chosen = self.state, self.state.here

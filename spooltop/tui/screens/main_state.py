@@ -21,7 +21,7 @@ from spooltop.model.vocabulary import Box, Lock, Row, Verdict
 from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ..draw.consumers import ranked as consumers_ranked
-from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe
+from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe, within
 from ..draw.lists import COLUMNS, Column
 from ..event_log import EventLog
 from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, Search
@@ -232,7 +232,7 @@ class MainState(Struct):
         """The place of the chosen consumer, which it keeps when others come and go; that of the one that went where it has."""
         listed, chosen = self.consumers, self.lists[View.CONSUMERS]
         found = (at for at, one in enumerate(listed) if one.key == chosen.cursor)
-        return max(0, min(next(found, chosen.index), len(listed) - 1))
+        return within(next(found, chosen.index), len(listed))
 
     @property
     def now(self) -> float:
@@ -243,7 +243,7 @@ class MainState(Struct):
         """The place of the chosen line of the view in front, which has so many."""
         if self.root is View.CONSUMERS:
             return self.consumer_place
-        return max(0, min(self.here.index, length - 1))
+        return within(self.here.index, length)
 
     def open_with(self, filter: str, sort: Sort | None) -> None:
         """Sets the filter of the first view, and the order of the lists that have such a column."""
