@@ -92,10 +92,9 @@ class CommandContext(Struct, frozen=True):
     """The facts that the commands of the table are judged by.
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` the number of steps that
-    lead back to the Overview. ``last_filter`` is the filter that was set last; ``refined`` is True where a filter or a
-    selection limits the list. ``plan`` is the plan in front; ``applying`` while it is being applied, ``early`` while no key
-    confirms it yet. ``undoable`` says why the chosen operation cannot be undone ("" where it can). ``tracked`` counts the
-    messages that a result or a timeline follows.
+    lead back to the Overview. ``last_filter`` is the filter that was set last. ``plan`` is the plan in front; ``applying``
+    while it is being applied, ``early`` while no key confirms it yet. ``undoable`` says why the chosen operation cannot be
+    undone ("" where it can). ``tracked`` counts the messages that a result follows.
     """
 
     view: View
@@ -106,7 +105,6 @@ class CommandContext(Struct, frozen=True):
     marked: int = 0
     filter: str = ""
     last_filter: str = ""
-    refined: bool = False
     problem: Problem | None = None
     cursor: Cursor | None = None
     lock: Lock | None = None
@@ -119,7 +117,6 @@ class CommandContext(Struct, frozen=True):
     depth: int = 0
     among_spools: bool = True
     """True where the target was opened from the Spools view, or a panel does not know."""
-    frozen: bool = False
     reading: bool = False
     """True where the list in front has not been read yet."""
 

@@ -111,14 +111,12 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
         return "—"
     if moment.times is Times.AGE:
         return (units.at_most if bound else units.age)(max(0.0, moment.now - since))
-    utc = moment.times is Times.UTC
-    zone = datetime.UTC if utc else moment.zone
-    mark = "Z" if utc else ""
-    text = units.clock_time(since, zone, offset=False)
+    mark = "Z" if moment.times is Times.UTC else ""
+    text = units.clock_time(since, moment.zone, offset=False)
     if abs(moment.now - since) < 86400 / 2 or text == "—":
         return text if text == "—" else text + mark
     try:
-        return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(zone).strftime("%m-%d %H:%M") + mark
+        return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(moment.zone).strftime("%m-%d %H:%M") + mark
     except (ValueError, OverflowError, OSError):  # a time outside the calendar: a name may contain any number
         return "—"
 

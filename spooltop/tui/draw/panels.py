@@ -188,15 +188,15 @@ def _classes(bounds: Sequence[float]) -> list[str]:
     return [f"<{words[0]}", *(f"{a}–{b}" for a, b in pairwise(words)), f"≥{words[-1]}"]
 
 
-def _cells(width: int) -> tuple[int, int]:
-    """Widths in cells of the total and of each class."""
-    return _TOTAL, max(7, min(_CELL, (width - 1 - _SOURCE - _TOTAL) // 6))
+def _class_cells(width: int) -> int:
+    """Cells of each class of age."""
+    return max(7, min(_CELL, (width - 1 - _SOURCE - _TOTAL) // 6))
 
 
 def _row(name: str, figures: Sequence[str], width: int) -> Line:
     """A line of the table. Zeros are dim, so that the other figures stand out."""
-    total, cell = _cells(width)
-    cells = (Style.DIM(pad_left(figure, cell if i else total), figure in ("0", "~0")) for i, figure in enumerate(figures))
+    cell = _class_cells(width)
+    cells = (Style.DIM(pad_left(figure, cell if i else _TOTAL), figure in ("0", "~0")) for i, figure in enumerate(figures))
     return join(f" {pad(name, _SOURCE)}", *cells)
 
 
@@ -210,13 +210,13 @@ def _figures(ages: Ages, counts: Sequence[int]) -> list[str]:
 
 def _bars(counts: Sequence[int], width: int) -> Lines:
     """Draws the classes as bars above their columns; the highest bar fills the height."""
-    total, cell = _cells(width)
+    cell = _class_cells(width)
     top = max(counts, default=0)
     lines: Lines = []
     for row in range(_BARS, 0, -1):
         chars = [_cell(n, top, row, _BARS) if n else " " for n in counts]
         bars = (join("  ", Style.BAR(char * (cell - 2), char != " ")) for char in chars)
-        lines.append(join(" " * (1 + _SOURCE + total), *bars))
+        lines.append(join(" " * (1 + _SOURCE + _TOTAL), *bars))
     return lines
 
 

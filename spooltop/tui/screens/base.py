@@ -725,7 +725,7 @@ class PaletteScreen(ChoosingScreen[str | None]):
         return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
 
     def facts(self) -> Facts:
-        return {"snapshot": self.about.snapshot, "rows": len(self.found)}
+        return {"rows": len(self.found)}
 
     def typed(self, event: Key) -> bool:
         if self.typing.key(event.key, event.character):
@@ -768,9 +768,6 @@ class SortScreen(ChoosingScreen[str | None]):
         super().__init__(session)
         self.columns = columns
         self.at = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
-
-    def facts(self) -> Facts:
-        return {"rows": len(self.columns)}
 
     def draw(self, width: int, height: int) -> Lines:
         self.clamp()
@@ -929,9 +926,6 @@ class HelpScreen(TextScreen[None]):
     def __init__(self, session: AppSession, about: Callable[[], CommandContext]) -> None:
         super().__init__(session)
         self.about = about
-
-    def facts(self) -> Facts:
-        return {"snapshot": self.about().snapshot}
 
     def take(self, found: object) -> None:
         """Says what is available now."""

@@ -464,7 +464,7 @@ class OperationsScreen(ChoosingScreen[None]):
     def facts(self) -> Facts:
         why = why_not_undo(self.record) if self.record is not None else ""
         reading = self.records is None and not self.failed
-        return {"rows": len(self.found), "undoable": why, "filter": self.filter, "reading": reading}
+        return {"rows": len(self.found), "undoable": why, "reading": reading}
 
     def draw(self, width: int, height: int) -> Lines:
         if self.failed:

@@ -33,7 +33,7 @@ from ..draw.elements import (
 )
 from ..draw.frame import inner_width, panel_frame
 from ..messages import MessagesTracked
-from .base import Facts, ScrollingScreen, Session, TextScreen
+from .base import ScrollingScreen, Session, TextScreen
 
 _HELD = {
     Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash", Box.DELIVERED: "delivered",
@@ -195,9 +195,6 @@ class FollowScreen(ScrollingScreen[None]):
                 self.now[id] = _now(one, row, at)
                 self._last[id] = one
         self.paint()
-
-    def facts(self) -> Facts:
-        return {"tracked": len(self.ids)}
 
     def draw(self, width: int, height: int, at: int | None = None) -> Lines:
         """The current place, and below it the steps, oldest first, the newest visible; ``at`` lines back from there (None: as it

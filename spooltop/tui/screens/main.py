@@ -177,7 +177,7 @@ class MainScreen(ListScreen):
         pending = page is None or page.query != state.query
         length = None if held is not None and total is None and not self.rows.length else self.rows.length
         if pending:
-            length = None if context.refined else total
+            length = None if chosen.filter or chosen.selection is not None else total
         columns = columns_for(box, self.rows.size.width or width, times=moment.times, mail=mail)
         head = list_header(
             snapshot, title, length, width, moment, sort=None if mail else chosen.sort, columns=columns,

@@ -304,11 +304,9 @@ class MainState(Struct):
             marked=len(self.here.marks) if self.overlay is None else 0,
             filter=self.filter,
             last_filter=self.last_filter,
-            refined=refined,
             **subject,
             depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems
             + self.among_spools,
             among_spools=self.among_spools,
-            frozen=self.frozen_at is not None,
             reading=reading and not self.failed,
         )

@@ -340,7 +340,7 @@ class SpoolsScreen(ListScreen):
 
     def context(self) -> CommandContext:
         return CommandContext(
-            View.SPOOLS, rows=self.rows.length if self.ready else 0, filter=self.filter, frozen=self.frozen_at is not None,
+            View.SPOOLS, rows=self.rows.length if self.ready else 0,
             depth=bool(self.filter) + self.troubled + bool(self.opening),
         )  # fmt: skip
 
