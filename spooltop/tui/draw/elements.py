@@ -94,7 +94,7 @@ def _unstacked(text: str, stacked: bool) -> tuple[str, bool]:
     follows."""
     if text.isascii():
         return text, stacked and not text
-    out: list[str] = []
+    out = []
     for char in text:
         form = _form(char)
         if form.cells:
@@ -192,7 +192,7 @@ def pad_left(text: str, width: int) -> str:
 
 def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:
     """Wraps words over lines of at most ``width`` cells, the second and later ones indented. Too long words are broken."""
-    lines: list[str] = []
+    lines = []
     room = max(1, width)
     current = ""
     for word in text.split(" "):
@@ -347,7 +347,7 @@ def merge(spans: Iterable[Span]) -> Line:
 
 def join(*parts: str | Span | Line) -> Line:
     """Joins strings (NORMAL), spans and lines into a line."""
-    spans: list[Span] = []
+    spans = []
     for part in parts:
         if isinstance(part, Span):
             spans.append(part)
@@ -367,7 +367,7 @@ def crop(line: Sequence[Span], width: int) -> Line:
     """At most ``width`` cells; a cut line ends in ``…``."""
     if line_width(line) <= width:
         return merge(line)
-    out: list[Span] = []
+    out = []
     room = width
     for span in line:
         size = cell_len(span.text)
@@ -427,7 +427,7 @@ def point_out(line: Line, texts: Sequence[str]) -> Line:
     if not texts:
         return line
     any_text = re.compile("|".join(map(re.escape, texts)))
-    found: list[Span] = []
+    found = []
     for span in line:
         at, text = 0, span.text
         if span.style not in _APART:

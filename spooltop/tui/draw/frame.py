@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from .elements import BLANK, Line, Lines, Span, Style, clip, crop, filled, join, line_width, merge, paragraph, shown, text_width
+from .elements import BLANK, Line, Lines, Style, clip, crop, filled, join, line_width, merge, paragraph, shown, text_width
 
 
 class Section(Struct, frozen=True):
@@ -62,7 +62,7 @@ def frame(height: int, *columns: tuple[int, Sequence[Section]], top: Sequence[Li
 
 def _column(sections: Sequence[Section], width: int, height: int) -> list[tuple[bool, Line]]:
     """The lines of a column between its borders, each with True where it is the upper border of a panel."""
-    lines: list[tuple[bool, Line]] = []
+    lines = []
     for section, rows in zip(sections, rows_for(sections, height), strict=True):
         if rows:
             body = section.draw(width, rows)[:rows]
@@ -87,7 +87,7 @@ def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) 
     above."""
     rules = [rule for _, rule, _ in cells]
     corners = ("┌", "┐") if y == 0 and not below else ("├", "┤")
-    parts: list[Span] = [Style.RULE(corners[0] if rules[0] else "│")]
+    parts = [Style.RULE(corners[0] if rules[0] else "│")]
     for i, (width, _, line) in enumerate(cells):
         parts += filled(line, width)
         if i + 1 < len(cells):

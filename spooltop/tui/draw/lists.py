@@ -305,7 +305,7 @@ def list_header(
 
 def title_line(columns: Sequence[Column], sort: Sort | None = None) -> Line:
     """The titles above their columns; the column of the order has an arrow."""
-    parts: list[Span] = [Span(" " * MARGIN)]
+    parts = [Span(" " * MARGIN)]
     for i, column in enumerate(columns):
         arrow = ""
         if sort is not None and column.sort and column.sort == sort.column:
@@ -324,7 +324,7 @@ def row_line(
 ) -> Line:  # fmt: skip
     """A row of the list, drawn by its ``columns``. ``ends`` of the ids are what all rows share; ``texts`` are pointed out in the
     columns that a filter looks at."""
-    parts: list[Span] = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
+    parts = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
     for i, column in enumerate(columns):
         value = column.value(row, moment)
         span = value if isinstance(value, Span) else Span(value)

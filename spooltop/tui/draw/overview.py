@@ -304,7 +304,7 @@ def overview(
     while height < _TINY and lines and lines[-1] == BLANK:
         lines.pop()
     room = height - len(lines)
-    below: Lines = []
+    below = []
     boxes = box_table(snapshot, width) if snapshot.observation.has_boxes else []
     if boxes:
         if room > len(boxes):

@@ -105,7 +105,7 @@ def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
         return []
     cells = max(len(figure[1]) for figure in figures)
     wide = max(1, min(5, (width - _LABEL - _SCALE - 2) // cells))
-    lines: Lines = []
+    lines = []
     for name, values, top, scale in figures:
         for at, (edge, text) in enumerate(_graph(values, top, high, wide, scale if top else "")):
             label = "" if at else name
@@ -212,7 +212,7 @@ def _bars(counts: Sequence[int], width: int) -> Lines:
     """Draws the classes as bars above their columns; the highest bar fills the height."""
     cell = _class_cells(width)
     top = max(counts, default=0)
-    lines: Lines = []
+    lines = []
     for row in range(_BARS, 0, -1):
         chars = [_cell(n, top, row, _BARS) if n else " " for n in counts]
         bars = (join("  ", Style.BAR(char * (cell - 2), char != " ")) for char in chars)
@@ -227,7 +227,7 @@ def age_bars(
     cells = max((len(figure) for figure in figures), default=0) + 1
     behind = max((text_width(note.text) for note in notes), default=0)
     top, room = max(counts, default=0), max(1, width - _CLASS - cells - 3 - behind)
-    lines: Lines = []
+    lines = []
     for at, (name, figure, n) in enumerate(zip(_classes(bounds), figures, counts, strict=True)):
         label = Style.DIM(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", not n)
         bar = Style.BAR("█" * max(1, round(n / top * room)) if n else "")

@@ -87,7 +87,7 @@ def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0)
 
 
 def _lines(snapshot: Snapshot, listed: Iterable[int], width: int, chosen: int) -> Lines:
-    lines: Lines = []
+    lines = []
     for i in listed:
         problem = snapshot.problems[i]
         key, words = problem_hint(problem, snapshot.observation.capabilities)

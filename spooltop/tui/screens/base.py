@@ -771,7 +771,7 @@ class SortScreen(ChoosingScreen[str | None]):
 
     def draw(self, width: int, height: int) -> Lines:
         self.clamp()
-        lines: Lines = [join(Style.TITLE(" Sort by")), ()]
+        lines = [join(Style.TITLE(" Sort by")), ()]
         for at, (word, title) in enumerate(self.columns):
             line = join(Style.KEY("▌" if at == self.at else " "), title or word)
             lines.append(numbered(at, restyle(line, Style.STRONG) if at == self.at else line))

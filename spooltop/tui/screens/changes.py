@@ -490,7 +490,7 @@ class OperationsScreen(ChoosingScreen[None]):
         words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
         outcome_lines = paragraph(words, width, margin=" ")
         below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
-        lines: Lines = []
+        lines = []
         if height >= 8:
             older = " · all: spooltop ops --all" if self.older else ""
             lines.append(join(Style.TITLE(f" Operations {len(records):,}"), " · newest first", older))

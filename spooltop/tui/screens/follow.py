@@ -237,7 +237,7 @@ _NARROW = 56
 
 
 def _answer(holders: Holders, inner: int, at: float) -> Lines:
-    lines: Lines = []
+    lines = []
     if holders.processes:
         user = f"{'user':<9}" if inner >= _NARROW else ""
         dated = any(one.since is not None for one in holders.processes)  # the kernel gives no time for most locks

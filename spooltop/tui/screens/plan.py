@@ -118,7 +118,7 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
 
 def _warnings(plan: Plan, inner: int) -> Lines:
     counted = warnings_of(plan.items)
-    lines: Lines = []
+    lines = []
     for warning, n in list(counted.items())[:_MOST_REFUSALS]:
         times = f"{n:,}: " if n > 1 else ""
         lines += labelled(Style.WARN("! "), inner, f"{times}{shown(warning)}")
@@ -564,7 +564,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         return panel_frame(plan_title(plan), f"as of {when(plan.made_at)}", [*middle, *foot], width)
 
     def _foot(self, plan: Plan, inner: int) -> Lines:
-        lines: Lines = [BLANK]
+        lines = [BLANK]
         if plan.command and plan.count:
             ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
             without = ", without force" if plan.force else ""
