@@ -13,6 +13,7 @@ from spooltop.tui.draw.elements import (
     Ends,
     Line,
     Lines,
+    Section,
     Span,
     Style,
     ago,
@@ -22,6 +23,7 @@ from spooltop.tui.draw.elements import (
     cut_apart,
     dim,
     fact_lines,
+    frame,
     join,
     numbered,
     pad,
@@ -32,7 +34,6 @@ from spooltop.tui.draw.elements import (
     visible,
     within,
 )
-from spooltop.tui.draw.frame import Section, frame
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"

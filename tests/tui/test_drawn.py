@@ -16,8 +16,7 @@ from spooltop.model.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.snapshot import AGE_BOUNDS, Ages, Pause, Problem, Severity, Snapshot, SourceAges, VerdictCounts
 from spooltop.model.vocabulary import Box, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
 from spooltop.tui.commands import HelpEntry
-from spooltop.tui.draw.elements import Moment, line_text
-from spooltop.tui.draw.frame import Section, rows_for
+from spooltop.tui.draw.elements import Moment, Section, line_text, rows_for
 from spooltop.tui.draw.lists import list_header
 from spooltop.tui.draw.panels import depth_chart
 from spooltop.tui.screens.base import draw_help, fit

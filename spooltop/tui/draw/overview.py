@@ -20,11 +20,13 @@ from .elements import (
     Line,
     Lines,
     Moment,
+    Section,
     Span,
     Style,
     ago,
     dim,
     first_fit,
+    frame,
     join,
     line_width,
     pad,
@@ -35,7 +37,6 @@ from .elements import (
     shown,
     text_width,
 )
-from .frame import Section, frame
 from .panels import ages_section, depth_chart, flow_section, happened_lines, ranked_rows, side_claims, spark
 from .problems import problem_block, problem_keys, problem_title, top_problems
 

@@ -22,12 +22,14 @@ from .elements import (
     Line,
     Lines,
     Moment,
+    Section,
     Span,
     Style,
     ago,
     clip,
     clip_left,
     dim,
+    frame,
     join,
     pad,
     pad_left,
@@ -37,7 +39,6 @@ from .elements import (
     text_width,
     when,
 )
-from .frame import Section, frame
 from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
 

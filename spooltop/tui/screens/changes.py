@@ -31,12 +31,15 @@ from ..draw.elements import (
     clip_left,
     dim,
     headed,
+    inner_width,
     join,
     labelled,
     line_text,
+    note_lines,
     numbered,
     pad,
     pad_left,
+    panel_frame,
     paragraph,
     point_out,
     safe,
@@ -47,7 +50,6 @@ from ..draw.elements import (
     when,
     within,
 )
-from ..draw.frame import inner_width, note_lines, panel_frame
 from ..terminal.lifecycle import shell
 from ..threads import deliver
 from .base import ChoosingScreen, Facts, LineEdit, Session, TableScreen, TextScreen, footer_line

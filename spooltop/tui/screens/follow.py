@@ -21,17 +21,18 @@ from ..draw.elements import (
     ago,
     clip_left,
     dim,
+    inner_width,
     join,
     labelled,
     pad,
     pad_left,
+    panel_frame,
     paragraph,
     safe,
     shown,
     when,
     wrap,
 )
-from ..draw.frame import inner_width, panel_frame
 from ..messages import MessagesTracked
 from .base import ScrollingScreen, Session, TextScreen
 

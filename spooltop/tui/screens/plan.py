@@ -35,11 +35,14 @@ from ..draw.elements import (
     clip_left,
     dim,
     headed,
+    inner_width,
     join,
     labelled,
     line_width,
+    note_lines,
     pad,
     pad_left,
+    panel_frame,
     paragraph,
     safe,
     shown,
@@ -47,7 +50,6 @@ from ..draw.elements import (
     when,
     wrap,
 )
-from ..draw.frame import inner_width, note_lines, panel_frame
 from ..draw.lists import owner_text
 from ..messages import Found, MessagesTracked, SnapshotTaken
 from ..threads import deliver, now_and_then
