@@ -342,7 +342,7 @@ def _of_this_box(context: CommandContext, action: Action) -> Reason:
 
 
 def _given_back(context: CommandContext, action: Action) -> Reason:
-    """Of consumers only of those that run no more: a running one is asked to stop first, or its claims are taken one by one."""
+    """Refuses consumers that still run: a running one is asked to stop first, or its claims are taken one by one."""
     if context.view is View.CONSUMERS:
         one = context.consumer
         if one is None or not one.claims:
