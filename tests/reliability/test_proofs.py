@@ -26,6 +26,7 @@ LEAST = {
     "full": 3_000,
     "calls": 500,
     "tickets": 800,
+    "together": 10_000,
     "workers": 300,
     "moving": 40,
     "race": 4_000,
@@ -40,7 +41,7 @@ case by case."""
 
 LONG = (
     "storm", "operators", "power", "faults", "spin", "calls", "tickets", "workers", "moving", "race", "machine", "straced",
-    "errors", "containers", "crash", "names",
+    "errors", "containers", "crash", "names", "together",
 )  # fmt: skip
 
 
