@@ -18,6 +18,7 @@ import pytest
 
 from spooltop.backends.layouts.operator.operator import LayoutOperator
 from spooltop.backends.layouts.operator.performer import Performer
+from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.errors import Refused
 from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Confirm, Outcome, Selection
@@ -296,6 +297,28 @@ def test_a_lock_without_its_element_is_stale_and_one_whose_element_came_back_is_
         element.write_text("put again")
         assert outcomes(control.apply(plan)) == [("skipped", "6b00e590/6b00e5b7c2149f was made meanwhile")]
         assert control.plan(Action.UNLOCK, Selection(ids=("nothing",))).missing == ("nothing",)
+
+
+def test_a_state_that_went_while_its_removal_was_planned_is_not_that_of_the_next_message(
+    jobs: LayoutWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program may put a message under that id before the plan is applied, with a state of its own."""
+    message, state, see = jobs.path / "queue/000000000005-wait-1.msg", jobs.path / "jobs/wait-1.state", LayoutReader.see
+    message.unlink()
+
+    def program_is_quicker(reader: LayoutReader) -> None:
+        see(reader)
+        state.unlink()
+
+    with jobs.control() as control:
+        control.look()
+        with monkeypatch.context() as patched:
+            patched.setattr(LayoutReader, "see", program_is_quicker)
+            plan = control.plan(Action.PURGE, Selection(ids=("wait-1",)))
+        message.write_text("put again")
+        state.write_text("queued:2")
+        assert outcomes(control.apply(plan)) == [("skipped", "jobs/wait-1.state was made meanwhile")]
+    assert state.exists()
 
 
 @needs("root")

@@ -68,10 +68,13 @@ def pin_changes(
     proved: bool = False,
 ) -> MessagePlan:  # fmt: skip
     """Plans the ``changes`` of the message ``id`` at the location ``message``, with pins of it and of what they need that lies in
-    its place before the first of them. ``without``: as long as nothing lies there. Raises ``OSError``."""
+    its place before the first of them, also where it has just gone. ``without``: as long as nothing lies there. Raises
+    ``OSError``."""
     free = [change.path for change in changes if change.verb is Verb.WRITE] + ([without] if without else [])
     needed = [message, *(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE))]
     needed += [change.to for change in changes if change.verb is Verb.UNLINK]
+    made = [change.to or change.path for change in changes if change.verb in (Verb.MOVE, Verb.LINK, Verb.MKDIR)]
+    free += [one for one in needed if not any(one == other or one.startswith(f"{other}/") for other in made)]
     pins = dict.fromkeys(free, NOTHING) | pins_of(dirs, dict.fromkeys(needed))
     return MessagePlan(dirs.identity, MessageChanges(id, message, tuple(changes), pins, reverses), proved)
 
