@@ -161,6 +161,13 @@ def test_a_key_is_put_once_also_when_it_is_done(contract: Contract, queue: Queue
     assert queue.put(b"5", key=key) != first and contract.boxes() == {"4": "new", "5": "new"}
 
 
+def test_a_key_that_begins_like_those_of_a_move_leaves_them_alone(queue: Queue) -> None:
+    moved, other = queue.put(b"1", key="move:x.1"), queue.put(b"2", key="move:x.")
+    assert moved != other and queue.was_put("move:x.") and queue.put(b"3", key="move:x.") == other
+    queue.forget_key("move:x.")
+    assert not queue.was_put("move:x.") and queue.put(b"4", key="move:x.1") == moved
+
+
 def test_a_key_for_ever_is_no_guarantee_of_a_queue_that_forgets(queue: Queue) -> None:
     assert {Guarantee.ORDERED} <= queue.guarantees <= frozenset(Guarantee)
     assert Guarantee.DURABLE not in queue.guarantees

@@ -349,8 +349,8 @@ class StreamQueue(Closing):
 
     def _record(self, key: str) -> tuple[str, str]:
         """Returns where the put with ``key`` is recorded: a key of the server, and the field where that is a hash, else ""."""
-        moved = mover_of(key)
-        return (self._names.put_key(key), "") if moved is None else (self._names.moved(moved[0]), moved[1])
+        mover, claim = mover_of(key) or ("", "")
+        return (self._names.moved(mover), claim) if claim else (self._names.put_key(key), "")
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``spooltop.model.queue``)."""
