@@ -129,7 +129,7 @@ Content: TypeAlias = tuple[tuple[int, int, int], str, int]
 
 class Version(Struct, frozen=True):
     """A content of a cursor file, or why it could not be read. ``at`` is when it was read, in epoch seconds. ``unread`` is how
-    many writes between the version before and this one were not read; ``writer`` published it, where the kernel tells that."""
+    many writes between the version before and this one were not read. By ``handle`` a ``WriterWatch`` knows it."""
 
     at: float
     state: tuple[int, int, int] = (0, 0, 0)
@@ -137,7 +137,7 @@ class Version(Struct, frozen=True):
     mtime: float = 0.0
     data: bytes = b""
     error: str = ""
-    writer: LockHolder | None = None
+    handle: Handle | None = None
     unread: int | None = 0
 
     @property
@@ -149,8 +149,8 @@ class Version(Struct, frozen=True):
 _TOO_LARGE = f"over {FILE_MAX >> 20} MB, not read"
 
 
-def read_version(name: str, folder: int, at: float, writers: WriterWatch | None) -> Version | None:
-    """Reads the file now; None if there is none. ``writers`` tells who published it."""
+def read_version(name: str, folder: int, at: float, *, handles: bool) -> Version | None:
+    """Reads the file now; None if there is none. ``handles``: the version gets its handle."""
     try:
         own, found = open_regular(name, folder)
     except OSError as problem:
@@ -168,8 +168,7 @@ def read_version(name: str, folder: int, at: float, writers: WriterWatch | None)
             data += part
         if len(data) > FILE_MAX:
             return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
-        writer = None if writers is None else writers.writer(handle_of(own))
-        return Version(at, _state(found), found.st_mtime, data, writer=writer)
+        return Version(at, _state(found), found.st_mtime, data, handle=handle_of(own) if handles else None)
     except OSError as problem:
         return Version(at, error=str(problem.strerror))
     finally:
@@ -377,12 +376,12 @@ class _Folder(Struct):
 class CursorWatcher:
     """Watches the folders passed to ``follow``, as far as the kernel allows (inotify(7)). ``changed`` is set soon after a
     watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
-    ``writers`` tells who wrote, and is asked at once: while a writer runs, more is known of it."""
+    ``handles``: versions get their handles."""
 
-    def __init__(self, changed: threading.Event, *, clock: Callable[[], float], writers: WriterWatch | None) -> None:
+    def __init__(self, changed: threading.Event, *, clock: Callable[[], float], handles: bool) -> None:
         self._changed = changed
         self._clock = clock
-        self._writers = writers
+        self._handles = handles
         self._lock = threading.Lock()
         self._fd = -1
         self._stop = StopEvent()
@@ -549,7 +548,7 @@ class CursorWatcher:
     def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
         """Reads the present content after ``writes`` events. If it is the same as before, the events belong to it or to what
         it replaced: any file that an event reports may have been replaced since."""
-        version = read_version(name, folder.fd, self._clock(), self._writers)
+        version = read_version(name, folder.fd, self._clock(), handles=self._handles)
         if version is None:
             file.unread += writes
             file.last = None
@@ -617,7 +616,10 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
 
 class WriterWatch:
     """Watches the folder ``path`` and those passed to ``follow``. ``describe`` gives what is known about a running process.
-    Raises ``Refused`` where the kernel gives no such events."""
+
+    A thread of its own reads the events until ``close``: a writer is described while it runs, the queue never fills with events
+    of other files, and those who read the versions need not wait. Raises ``Refused`` where the kernel gives no such events.
+    """
 
     def __init__(self, path: str, describe: Callable[[int], LockHolder]) -> None:
         self._describe = describe
@@ -625,10 +627,15 @@ class WriterWatch:
         self._names: set[str] = set()
         self._folders: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
+        self._stop = StopEvent()
         try:
+            self._stop.fileno()
             self._fd = syscalls.fanotify_init(_INIT)
         except OSError as error:
+            self._stop.release()
             raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
+        self._thread = threading.Thread(target=self._listen, name="spooltop-writers", daemon=True)
+        self._thread.start()
         try:
             folder = os.open(path, _FOLDER)
             try:
@@ -663,8 +670,20 @@ class WriterWatch:
             return None if handle is None else self._writers.get(handle)
 
     def close(self) -> None:
-        """Ends the watch; it is asked nothing any more."""
+        """Ends the thread; the watch is asked nothing any more."""
+        self._stop.set()
+        self._thread.join()
+        self._stop.release()
         os.close(self._fd)
+
+    def _listen(self) -> None:
+        readable = select.poll()
+        readable.register(self._fd, select.POLLIN)
+        readable.register(self._stop, select.POLLIN)
+        while not self._stop.is_set():
+            readable.poll()
+            with self._lock:
+                self._drain()
 
     def _drain(self) -> None:
         """Reads the queue. If two processes wrote into one file between two reads, it is not known which came last: equal
@@ -814,7 +833,7 @@ class CursorFiles:
         if not versions:
             if known is not None and versions is not None:
                 return known[1]
-            now = read_version(name, fd, self._clock(), self._writers)
+            now = read_version(name, fd, self._clock(), handles=self._writers is not None)
             if now is None:
                 self._known.pop(path, None)
                 return None
@@ -847,11 +866,12 @@ class CursorFiles:
             sections = None
         elif not isinstance(sections, dict):
             sections, error = None, "not an object: one section for each source is expected"
+        writer = None if self._writers is None else self._writers.writer(version.handle)
         left_out, cut = 0, frozenset[str]()
         if sections is not None and not self._whole:
             sections, left_out, cut = within_budget(sections, len(version.data))
         return CursorSource(
-            path, source is None, sections, error, version.mtime, version.state, writer=version.writer, unread=version.unread,
+            path, source is None, sections, error, version.mtime, version.state, writer=writer, unread=version.unread,
             read_at=version.at, left_out=left_out, cut=cut,
         )  # fmt: skip
 

@@ -55,7 +55,8 @@ class SideFiles:
         self._world = world
         self._named = options.cursor_files
         self.writers = writers
-        self._cursor_watcher = CursorWatcher(changed, clock=world.clock, writers=writers) if options.watch else None
+        handles = writers is not None
+        self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=handles) if options.watch else None
         self._lock_files = LockFiles(world, tickets=options.layout == "tickets")
         self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
 

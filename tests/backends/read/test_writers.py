@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +100,21 @@ def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: 
     finally:
         writers.close()
         os.close(fd)
+
+
+@needs_root
+def test_its_queue_is_read_though_nobody_asks(tmp_path: Path) -> None:
+    """Else it would fill up with events of other files, and be lost."""
+    writers = WriterWatch(str(tmp_path), LockHolder)
+    try:
+        end = time.monotonic() + 10
+        for turn in range(3):
+            (tmp_path / f"message.{turn}").write_text("one")
+            while select.select([writers._fd], [], [], 0)[0]:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+    finally:
+        writers.close()
 
 
 def test_where_the_kernel_does_not_tell_it_is_refused() -> None:
