@@ -164,7 +164,7 @@ def read_version(name: str, folder: int, at: float, *, handles: bool) -> Version
         if found.st_size > FILE_MAX:
             return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
         data = b""
-        while len(data) <= FILE_MAX and (part := os.read(own, found.st_size + 1)):
+        while len(data) <= FILE_MAX and (part := os.read(own, found.st_size + len(data) + 1)):  # it may have grown
             data += part
         if len(data) > FILE_MAX:
             return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import open_control
+from spooltop.cursors import files as cursor_files
 from spooltop.cursors.model import CursorSource
 from spooltop.engine import CursorFile
+from spooltop.engine.system import files
 
 from .conftest import Opened
 
@@ -91,3 +93,28 @@ def test_what_is_no_plain_file_is_not_opened(look: Look, spool: Path, kind: str)
     else:
         path.mkdir()
     assert [source.error for source in look()] == ["not a plain file"]
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_in_few_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that truncates it in place and writes: it was empty when it was opened."""
+    path, pieces, read = tmp_path / "cursors.json", [], os.read
+    path.touch()
+
+    def opened_before_it_is_written(name: str, folder: int) -> tuple[int, os.stat_result]:
+        found = files.open_regular(name, folder)
+        path.write_bytes(b" " * 300_000 + b"{}")
+        return found
+
+    def read_piece(fd: int, size: int) -> bytes:
+        pieces.append(size)
+        return read(fd, size)
+
+    monkeypatch.setattr(cursor_files, "open_regular", opened_before_it_is_written)
+    monkeypatch.setattr(os, "read", read_piece)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        version = cursor_files.read_version("cursors.json", folder, 0.0, handles=False)
+    finally:
+        os.close(folder)
+    assert version is not None
+    assert (len(version.data), version.error, len(pieces) < 50) == (300_002, "", True)
