@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -230,9 +230,8 @@ class Watching(Struct, eq=False):
     soon: float = _AGAIN
     busy: float = _BUSY
     spent: Callable[[], float] = time.thread_time
-    heard: SimpleQueue[Any] = field(default_factory=SimpleQueue)
-    """Takes what sinks tell the main thread, and None for a stop. Its put, unlike ``Event.set``, is safe in a signal handler amid
-    a wait for it."""
+    _asked: SimpleQueue[None] = field(default_factory=SimpleQueue)
+    """Its put, unlike ``Event.set``, is safe in a signal handler amid a wait for it."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _controls: dict[str, Control] = {}
     _threads: list[threading.Thread] = []
@@ -257,29 +256,20 @@ class Watching(Struct, eq=False):
 
     def wait(self, seconds: float = math.inf) -> bool:
         """Waits until ``stop`` is called, at most ``seconds``; True if it was."""
-        for _ in self.told(seconds):
-            return False
-        self.stop()  # for the next wait
-        return True
-
-    def told(self, seconds: float = math.inf) -> Iterator[Any]:
-        """Yields what sinks put into ``heard`` until ``stop`` is called, and None after ``seconds``."""
         end = time.monotonic() + seconds
         while True:
             try:
-                told = self.heard.get(timeout=max(0.0, min(_HEARD, end - time.monotonic())))
+                self._asked.get(timeout=max(0.0, min(_HEARD, end - time.monotonic())))
             except Empty:
-                if time.monotonic() < end:
-                    continue
-                yield None
-            else:
-                if told is None:
-                    return
-                yield told
+                if time.monotonic() >= end:
+                    return False
+                continue
+            self.stop()  # for the next wait
+            return True
 
     def stop(self) -> None:
         """Ends the wait. May be called by a signal handler, by any thread, and again."""
-        self.heard.put(None)
+        self._asked.put(None)
 
     def __exit__(self, *_raised: object) -> None:
         """Ends all threads, and waits for them."""

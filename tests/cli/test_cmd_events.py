@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spooltop.cli.main import Terminal, run
 from tests.builders import SpoolWorld, message_id
 
-from .streams import running, spooltop
+from .streams import Stream, running, spooltop
 
 
 def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = None) -> dict[str, Any]:
@@ -54,3 +57,23 @@ def test_a_command_gets_each_event_and_its_failure_is_told(world: SpoolWorld, tm
         assert process.returncode == 0
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
     assert (lines[0]["event"], lines[0]["code"]) == ("begins", "claims-dead")
+
+
+def test_a_reader_that_stalls_does_not_keep_it_from_ending(world: SpoolWorld, tmp_path: Path) -> None:
+    written, goes_on, left = threading.Event(), threading.Event(), []
+
+    class Stalled(Stream):
+        def write(self, text: str) -> int:
+            written.set()
+            left.append(goes_on.wait(30))
+            return len(text)
+
+    def stop() -> None:
+        written.wait(30)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
+    terminal = Terminal(Stream(), Stalled(), Stream(), {"TERM": "xterm"})
+    assert run(["events", str(world.path), str(tmp_path / "none")], terminal, dashboard=lambda *_: 42) == 0
+    assert written.is_set() and not left
+    goes_on.set()

@@ -248,7 +248,7 @@ def test_no_system_call_waits_for_long_as_a_signal_that_comes_when_it_begins_doe
         def put(self, item: None) -> None:
             self.waits.append(0.0)
 
-    watching = Watching({}, lambda target: pytest.fail(target), heard=Asked())  # type: ignore[arg-type]
+    watching = Watching({}, lambda target: pytest.fail(target), _asked=Asked())  # type: ignore[arg-type]
     assert watching.wait()
     assert len(Asked.waits) == 4 and all(wait is not None and wait <= 1.0 for wait in Asked.waits)
 
@@ -484,7 +484,7 @@ def test_names_are_counted_before_anything_is_opened(spools: list[str]) -> None:
         return opened(target)
 
     with watching(spools, glancing=glancing, count_names=lambda target: {Box.NEW: 7 * (target == spools[1])}) as watch:
-        until(lambda: all(glance.counted is not None for glance in watch.glances()))
+        until(lambda: all(glance.counted for glance in watch.glances()))
         assert [glance.count(Box.NEW) for glance in watch.glances()] == [0, 7, 0]
         assert {glance.level for glance in watch.glances()} == {Level.PENDING}
         gate.set()

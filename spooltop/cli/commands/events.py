@@ -7,11 +7,12 @@ import subprocess
 import threading
 from collections.abc import Callable
 from functools import partial
-from queue import Queue, SimpleQueue
+from queue import Queue
 
 from msgspec import Struct, field
 
 from spooltop.control import Control
+from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.monitor.events import OperationFeed, QueueEvent, TargetEvents, Watching, as_json, as_text
@@ -29,38 +30,61 @@ _WAITING = 1_000
 
 
 def events(args: Arguments) -> int:
-    terminal = args.terminal
-    heard: SimpleQueue[list[QueueEvent] | None] = SimpleQueue()
-    sinks = {name: _Sink(TargetEvents(name), heard.put) for name in targets_of(args)}
-    watching = Watching(sinks, partial(args.control, watch=True), again=_AGAIN, soon=_SOON, heard=heard)
+    told = _Told(args.terminal, lambda: watching.stop())
+    sinks = {name: _Sink(TargetEvents(name), told) for name in targets_of(args)}
+    watching = Watching(sinks, partial(args.control, watch=True), again=_AGAIN, soon=_SOON)
     watching.require_one()
-    runner = None if args.exec is None else _Runner(args.exec, terminal)
+    told.runner = None if args.exec is None else _Runner(args.exec, args.terminal)
     try:
         with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
-            for found in watching.told():
-                terminal.show(map(as_json, found), map(as_text, found))
-                terminal.flush()
-                if runner is not None:
-                    for event in found:
-                        runner.put(as_json(event))
+            watching.wait()
     finally:
-        if runner is not None:
-            runner.close()
+        if told.runner is not None:
+            told.runner.close()
+    if told.error is not None:
+        raise told.error
     return 0
+
+
+class _Told(Struct):
+    """Prints events, which come from several threads, and hands them to the command. A reader that stalls holds up the looks, so
+    that nothing piles up here, but not the main thread, which a signal has to end. ``stop`` is called where nothing can be
+    printed any more."""
+
+    terminal: Terminal
+    stop: Callable[[], object]
+    runner: _Runner | None = None
+    error: Exception | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, found: list[QueueEvent]) -> None:
+        with self._lock:
+            if self.error is not None or not found:
+                return
+            try:
+                self.terminal.show(map(as_json, found), map(as_text, found))
+                self.terminal.flush()
+            except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it
+                self.error = error
+                self.stop()
+                return
+            if self.runner is not None:
+                for event in found:
+                    self.runner.put(as_json(event))
 
 
 class _Sink(Struct):
     """Implements ``events.Sink`` for one target."""
 
     events: TargetEvents
-    tell: Callable[[list[QueueEvent]], object]
+    told: _Told
     feed: OperationFeed = field(default_factory=OperationFeed)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        self.tell(self.events.look(snapshot, self.feed.newest(control, _MOST_OPERATIONS) or ()))
+        self.told(self.events.look(snapshot, self.feed.newest(control, _MOST_OPERATIONS) or ()))
 
     def failed(self, why: str, at: float) -> None:
-        self.tell(self.events.failed(why, at))
+        self.told(self.events.failed(why, at))
 
 
 class _Runner:
