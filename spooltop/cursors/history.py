@@ -204,14 +204,15 @@ class CursorHistory:
         for change in changes:
             if not change.lost:
                 self.reverts += 1
-                self._amend(change.at, lost=True)
+                self._amend(change, lost=True)
 
-    def _amend(self, at: float, **known: Any) -> None:
-        """Adds to the write at ``at`` what is known of it by now."""
+    def _amend(self, write: CursorSection, **known: Any) -> None:
+        """Adds to a write what is known of it by now. The value that was there first may have its time."""
+        amended = replace(write, **known)
         for kept in (self.ring, self.changes):
-            for place, write in enumerate(kept):
-                if write.at == at:
-                    kept[place] = replace(write, **known)
+            for place, one in enumerate(kept):
+                if one is write:
+                    kept[place] = amended
 
     def _trim(self) -> None:
         room = self._room()
@@ -249,9 +250,7 @@ class CursorHistory:
             ):
                 self.reverts -= seen.lost
                 held_by = seen.held_by or (one.writer,)
-                self._amend(
-                    seen.at, writer=one.writer, held_by=held_by, also_changed=(), advanced=(), journaled=True, lost=False
-                )
+                self._amend(seen, writer=one.writer, held_by=held_by, also_changed=(), advanced=(), journaled=True, lost=False)
                 return
         if not self.is_at(one.old):
             if known:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
-from spooltop.cursors.model import Cursor
-from spooltop.model.vocabulary import Json
+from spooltop.cursors.history import CursorHistory
+from spooltop.cursors.model import Cursor, CursorSection, CursorWrite
+from spooltop.model.vocabulary import Json, LockHolder
 
 
 class Watched:
@@ -107,3 +108,11 @@ def test_what_would_take_too_much_memory_is_not_read(watched: Watched) -> None:
     found = watched.cursor()
     assert (found.verdict, found.value) == ("unreadable", 10)
     assert "would take over 48 MB of memory" in found.evidence
+
+
+def test_a_line_of_the_journal_is_about_one_write_alone() -> None:
+    """The clock of a file system stands still for milliseconds: the value that was there first has the same time."""
+    history = CursorHistory(CursorSection(10.0, 1), seen_at=10.0)
+    history.write(CursorSection(10.0, 2))
+    history.add_journaled(CursorWrite(10.0, "imessage", 1, 2, LockHolder(7)), 11.0)
+    assert [(one.value, one.journaled) for one in history.ring] == [(2, True), (1, False)]
