@@ -289,8 +289,9 @@ class MetaWriter:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box in self._relied_on:
-            common = self._common[box]
-            if common.said and self._lies_there(box) is None:
+            above, common = self._dirs.private_dir(box.value), self._common[box]
+            gone = above is None or self._lookup.there(set_aside.meta_name(self._shared), above) is False
+            if gone and common.said:
                 self._common[box] = common._replace(inode=self._write_common(box, common.words))
         self._relied_on.clear()
 
