@@ -88,7 +88,7 @@ _REPLIES: Mapping[str, Known] = {
     r"NOPERM .*?'([^']+)'": (Refused, _DENIED, _RIGHTS),
     r"NOPERM .*key": (Refused, "this user of the server may not use this key", _RIGHTS),
     r"NOPERM (.*)": (Refused, "this user of the server lacks rights: {}", _RIGHTS),
-    r".*ACL failure in script.*?'([^']+)'": (Refused, _DENIED, _RIGHTS),
+    r"(?>.*?ACL failure in script).*?'([^']+)'": (Refused, _DENIED, _RIGHTS),  # the first of them alone: it may be there often
     r".*(?:ACL failure in script|user executing the script)": (  # 7.0 does not say which command
         Refused, "this user of the server may not run a command that a script of spooltop needs", _RIGHTS
     ),

@@ -7,6 +7,7 @@ import resource
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from redis.client import Pipeline
 from redis.exceptions import ResponseError
 
 from spooltop import open_queue
+from spooltop.backends.redis.client import known_reply
 from spooltop.control import open_control
 from spooltop.errors import NotASpool, PutUnknown, Refused, SpoolFull, SpooltopError, Unavailable, Unreadable
 from spooltop.model.backend import ListQuery
@@ -211,6 +213,14 @@ def test_what_a_server_answers_to_all_is_said_everywhere(folder: Path, error: st
             open_queue(f"{server}#jobs/work")
         assert words in str(refused.value) and "\n" not in str(refused.value) and str(refused.value).isprintable()
         assert not getattr(refused.value, "answer_lost", False)
+
+
+def test_a_long_error_is_recognized_at_once() -> None:
+    began = time.monotonic()
+    for word in ("ACL failure in script ", "NOPERM ", "'", "'a ", "MOVED a "):
+        for first in ("NOPERM ", "ERR ACL failure in script", "MOVED ", "ERR "):
+            assert issubclass(known_reply(first + word * 10_000)[0], SpooltopError)
+    assert time.monotonic() - began < 5
 
 
 def test_no_error_of_a_put_has_the_message_in_it(world: StreamWorld, monkeypatch: pytest.MonkeyPatch) -> None:
