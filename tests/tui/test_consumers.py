@@ -37,3 +37,10 @@ async def test_r_plans_for_all_claims_of_a_dead_one_and_leaves_those_alone_that_
         )  # fmt: skip
         [(action, selection, _, _)] = driver.control.planned
         assert (action, selection.box, selection.filter) == (Action.REQUEUE, Box.CUR, "a" * 32)
+
+
+async def test_a_copied_name_is_escaped() -> None:
+    by = Owner(name="a\udcff\n")
+    async with dashboard(FakeControl([claim(1, owner=by, name="x")])) as driver:
+        await driver.walk(("8", "a\\xff"), ("y", "copied: a\\xff\\x0a"))
+        assert driver.clipboard == "a\\xff\\x0a"

@@ -857,7 +857,7 @@ class MainScreen(ListScreen):
         elif context.lock is not None:
             text = escape(context.lock.path)
         elif context.consumer is not None:
-            text = str(context.consumer.owner.pid or context.consumer.owner.name or context.consumer.token)
+            text = escape(str(context.consumer.owner.pid or context.consumer.owner.name or context.consumer.token))
         if not text:
             self.show_notice("copy: it has not been read yet")
             return
