@@ -410,10 +410,10 @@ class LogStore:
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
         ``sync`` is off. ``following`` as for ``append_line``. Raises ``AuditFailed``."""
-        path = self.path
+        path, of_queue = self.path, False
         try:
             with self._opening() as dirs:
-                own = _own(dirs)
+                own, of_queue = _own(dirs), dirs is not None
                 path = self._path_of(own)
                 with self._folder(own, create=True) as folder:
                     assert folder is not None  # create=True makes it or raises
@@ -424,7 +424,7 @@ class LogStore:
                 f"{name} cannot be written: {error.strerror or error}",
                 path=path,
                 advice="nothing is changed without it; free space or fix its permissions",
-                full=error.errno in FULL,
+                full=of_queue and error.errno in FULL,  # what frees a queue frees no disk of a server's operator
             ) from error
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
