@@ -233,13 +233,13 @@ class Judge:
         self.clock = world.clock
         self._gone: dict[tuple[str, int, float], str] = {}
 
-    def judge(self, path: str, pid: int, since: float, fd: int, start: int | None = None) -> tuple[Verdict, str]:
-        """The verdict on ``path`` in the open folder ``fd``, which names ``pid`` since ``since`` (epoch seconds, of its file) and
-        filelock's ``start`` token. A pid that is gone is proof only where only this machine mounts the folder."""
+    def judge(self, path: str, pid: int, since: float, local: bool, start: int | None = None) -> tuple[Verdict, str]:
+        """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file) and filelock's ``start``
+        token. ``local``: only this machine mounts its folder; a pid that is gone is proof only there."""
         key = (path, pid, since)
         if key in self._gone:
             return Verdict.DEAD, self._gone[key]
-        sure = Certainty(is_local(mount_of(fd)), self.processes.in_first_namespace())
+        sure = Certainty(local, self.processes.in_first_namespace())
         now = self.processes.boottime()  # it exists now: any process that was started before may have taken it
         ((verdict, evidence, process),) = judge_pids(self.processes, [(pid, now)], sure)
         if process is not None and sure.local and sure.all_pids and self._is_another(process, start):
@@ -248,17 +248,17 @@ class Judge:
             self._gone[key] = evidence
         return verdict, evidence
 
-    def holder(self, path: str, pid: int, marker: Marker, fd: int) -> tuple[LockHolder, Verdict, str]:
-        """The holder that names itself ``pid`` in a marker in the open folder ``fd``, whether it is running, and the evidence.
-        Where it names no host, only a local file system shows that it is of this one."""
+    def holder(self, path: str, pid: int, marker: Marker, local: bool) -> tuple[LockHolder, Verdict, str]:
+        """The holder that names itself ``pid`` in a marker, whether it is running, and the evidence. Where it names no host, only
+        a ``local`` file system shows that it is of this one."""
         host, since = marker.host, marker.since
         if host is not None and not self._is_here(host):
             name, container, _ = host.partition(_NAMESPACE)
             where = f"in a container on host {name}" if container else f"on host {name}"
             return LockHolder(pid, since=since), Verdict.UNKNOWN, f"taken {where}, ask there"
-        if host is None and not is_local(mount_of(fd)):
+        if host is None and not local:
             return LockHolder(pid, since=since), Verdict.UNKNOWN, f"pid {pid} of an unknown host"
-        verdict, evidence = self.judge(path, pid, since, fd, marker.start)
+        verdict, evidence = self.judge(path, pid, since, local, marker.start)
         if verdict is Verdict.DEAD:
             why = f"pid {pid} has exited" if evidence == EXITED else evidence
             return LockHolder(pid, since=since, alive=False), verdict, why
@@ -295,8 +295,9 @@ def _waiting(waiters: Sized) -> str:
     return f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
 
 
-def existing_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
-    """The lock that the existence of the file or the directory ``name`` below ``fd`` is; None if it is not one."""
+def existing_lock(path: str, name: str, fd: int, judge: Judge, local: bool) -> Lock | None:
+    """The lock that the existence of the file or the directory ``name`` below ``fd`` is; None if it is not one. ``local``: only
+    this machine mounts ``fd``."""
     kind, marker = "soft", read_marker(name, fd)
     if marker is None:
         kind, marker = "mkdir", read_directory(name, fd)
@@ -305,7 +306,7 @@ def existing_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
     if marker.free:
         return Lock(path, kind, verdict="free", evidence="no claim is held beside it")
     if marker.pid is not None:
-        holder, verdict, why = judge.holder(path, marker.pid, marker, fd)
+        holder, verdict, why = judge.holder(path, marker.pid, marker, local)
         if verdict is Verdict.DEAD and marker.lease is not None:
             why += f"; a lease of {marker.lease:g} s, then the next one takes it"
         return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
@@ -324,8 +325,9 @@ def existing_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
 _QUEUES_AT_MOST = 1_000
 
 
-def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge) -> Lock | None:
-    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue."""
+def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, local: bool) -> Lock | None:
+    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue. ``local``:
+    only this machine mounts it."""
     try:
         with opened_below(dir_fd, name) as fd:
             names = os.listdir(fd)
@@ -338,7 +340,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge) -> Lock | None
     if not holders:
         return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
     head, waiting = holders[0], tuple(holders[1:])
-    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, dir_fd)
+    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local)
     if verdict_on_head is Verdict.ALIVE:
         verdict, evidence = ("blocked", _waiting(waiting)) if waiting else ("held", "")
     elif verdict_on_head is Verdict.DEAD:
@@ -381,8 +383,9 @@ _FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
 _LIMIT = 4_096
 
 
-def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge) -> Lock | None:
-    """The lock in the directory ``name`` below ``dir_fd``; None where it is none, or not for this user to read."""
+def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, local: bool) -> Lock | None:
+    """The lock in the directory ``name`` below ``dir_fd``; None where it is none, or not for this user to read. ``local``: only
+    this machine mounts it."""
     try:
         with opened_below(dir_fd, f"{name}/gen") as states, opened_below(dir_fd, f"{name}/holders") as holders:
             newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
@@ -395,7 +398,7 @@ def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge) -> Lock | N
         return Lock(path, KIND, verdict="free", evidence="nobody reads or writes under it")
     since = state.status.st_mtime
     readers, writers = (
-        [_member(path, record, since, judge, dir_fd) for role, record in records if role == side]
+        [_member(path, record, since, judge, local) for role, record in records if role == side]
         for side in ("reader", "writer")
     )
     held = readers or writers
@@ -415,12 +418,12 @@ def _record(token: str, holders: int) -> dict[str, str]:
     return dict(_FIELD.findall(data.decode("ascii", "replace")))
 
 
-def _member(path: str, record: dict[str, str], since: float, judge: Judge, fd: int) -> tuple[LockHolder, Verdict, str]:
+def _member(path: str, record: dict[str, str], since: float, judge: Judge, local: bool) -> tuple[LockHolder, Verdict, str]:
     """A holder, whether it lives, and the evidence."""
     text = record.get("pid", "")
     if not text.isdecimal() or len(text) > 10:
         return LockHolder(None, since=since), Verdict.UNKNOWN, "it does not tell whose it is"
-    return judge.holder(f"{path}/{text}", int(text), Marker(None, record.get("host", ""), since), fd)
+    return judge.holder(f"{path}/{text}", int(text), Marker(None, record.get("host", ""), since), local)
 
 
 _MESSAGE_LOCK = ".lock"
@@ -464,6 +467,7 @@ class LockFiles:
         files: set[tuple[int, int]] = set()
         for path, fd, mount in folders:
             names = boxes[path] if path in boxes else self._names.of(path, fd)
+            local = bool(names) and is_local(mount_of(fd))
             for name in names:
                 whole = os.path.join(path, name)
                 try:
@@ -476,21 +480,21 @@ class LockFiles:
                 lock: Lock | None = None
                 if stat.S_ISDIR(status.st_mode):
                     kind = read_write_lock if name.endswith(READ_WRITE_SUFFIX) else ticket_queue
-                    lock = kind(whole, name, fd, self._judge)
+                    lock = kind(whole, name, fd, self._judge, local)
                     if lock is None and name.endswith(LOCK_SUFFIXES):
-                        lock = existing_lock(whole, name, fd, self._judge)
+                        lock = existing_lock(whole, name, fd, self._judge, local)
                 elif stat.S_ISLNK(status.st_mode):
-                    lock = existing_lock(whole, name, fd, self._judge)
+                    lock = existing_lock(whole, name, fd, self._judge, local)
                 elif stat.S_ISREG(status.st_mode):
                     known = known or table()
                     files.add((status.st_dev, status.st_ino))
                     queued = f"{name}{QUEUE_SUFFIX}" in names  # as stouputils has it: a flock, and who wants it next
-                    lock = self._lock(whole, name, fd, status, mount, known, before, queued=queued)
+                    lock = self._lock(whole, name, fd, status, mount, known, before, local=local, queued=queued)
                 found += [lock] if lock is not None else []
         self._kernel_locked &= files
         if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
             path, fd, _ = folders[0]
-            queue = ticket_queue(path, ".", fd, self._judge)
+            queue = ticket_queue(path, ".", fd, self._judge, is_local(mount_of(fd)))
             found[:0] = [queue] if queue is not None else []
         self._last = tuple(_orphaned(found))
         return self._last
@@ -505,6 +509,7 @@ class LockFiles:
         table: LockTable,
         before: Mapping[tuple[tuple[int, int], int, bool], float],
         *,
+        local: bool,
         queued: bool,
     ) -> Lock:
         lines = table.of(status, mount)
@@ -525,7 +530,7 @@ class LockFiles:
         if lines:
             self._kernel_locked.add(file)
         elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
-            soft = existing_lock(path, name, fd, self._judge)
+            soft = existing_lock(path, name, fd, self._judge, local)
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"

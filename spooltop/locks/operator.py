@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from spooltop.backends.access import quoted
 from spooltop.backends.directory.liveness.processes import read_table
-from spooltop.backends.directory.storage.disk import mount_of
+from spooltop.backends.directory.storage.disk import is_local, mount_of
 from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.item_operator import (
@@ -461,7 +461,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""
         taken = status_of(self._files, one.names[0], own) is not None
         if one.below and not one.is_ticket and not taken:
-            lock = existing_lock(one.path, os.path.basename(one.path), folder, Judge(self._world))
+            lock = existing_lock(one.path, os.path.basename(one.path), folder, Judge(self._world), is_local(mount_of(folder)))
             taken = lock is not None and lock.verdict != "free"
         if taken:
             raise Skipped("the path is taken: another process has that lock now")

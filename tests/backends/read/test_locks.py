@@ -16,7 +16,10 @@ from pathlib import Path
 import filelock
 import pytest
 
+from spooltop.backends.directory.storage import disk
+from spooltop.locks import lock_files
 from spooltop.model.backend import ListQuery
+from spooltop.model.proc import Mount
 from spooltop.model.vocabulary import Box, Lock
 from tests.cli.streams import spooltop
 from tests.needs import needs
@@ -47,6 +50,23 @@ def table() -> FakeProcesses:
     table = FakeProcesses(pids={78: LIVING})
     table.contained[79] = Process(5000, 0.0)
     return table
+
+
+def test_a_look_asks_once_for_the_mount_of_a_folder(
+    tmp_path: Path, look: Look, table: FakeProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many locks lie in it: the answer is read from /proc."""
+    asked = []
+
+    def mount_of(fd: int) -> Mount | None:
+        asked.append(os.readlink(f"/proc/self/fd/{fd}"))
+        return disk.mount_of(fd)
+
+    for number in range(20):
+        (tmp_path / f"{number}.lock").write_text("78\n")
+    monkeypatch.setattr(lock_files, "mount_of", mount_of)
+    found = look(tmp_path, table)
+    assert {lock.verdict for lock in found.values()} == {"held"} and asked.count(str(tmp_path)) == 1
 
 
 # Locks of the kernel
