@@ -16,9 +16,11 @@ import stat
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -349,6 +351,56 @@ _AT_LATEST = 0.2
 _GATHER = 0.05
 
 
+class _Listener(ABC):
+    """Reads the events of a descriptor in a thread of its own, from ``_begin`` until ``close``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._stop = StopEvent()
+        self._fd = -1
+
+    def close(self) -> None:
+        """Ends the thread. May be called twice."""
+        if self._fd >= 0:
+            self._stop.set()
+            self._thread.join()
+            os.close(self._fd)
+            self._fd = -1
+        self._stop.release()
+
+    def _begin(self, opening: Callable[[], int]) -> None:
+        """Starts with the descriptor that ``opening`` returns. Raises ``OSError``."""
+        self._readable = select.poll()
+        try:
+            self._readable.register(self._stop, select.POLLIN)
+            self._fd = opening()
+        except OSError:
+            self._stop.release()
+            raise
+        self._readable.register(self._fd, select.POLLIN)
+        self._thread = threading.Thread(target=self._listen, name=self._name, daemon=True)
+        self._thread.start()
+
+    def _received(self, patience: int | None = None) -> bool:
+        """Waits for events, at most so many milliseconds, and reads them; False where none came."""
+        if not self._readable.poll(patience):
+            return False
+        with self._lock:
+            self._drain()
+        return True
+
+    @abstractmethod
+    def _listen(self) -> None:
+        """Reads events until ``_stop`` is set."""
+        ...
+
+    @abstractmethod
+    def _drain(self) -> None:
+        """Reads the events that there are."""
+        ...
+
+
 class _File(Struct):
     last: Content | None = None
     """The content that was read last."""
@@ -373,18 +425,16 @@ class _Folder(Struct):
         return other or name in self.files
 
 
-class CursorWatcher:
+class CursorWatcher(_Listener):
     """Watches the folders passed to ``follow``, as far as the kernel allows (inotify(7)). ``changed`` is set soon after a
     watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
     ``handles``: versions get their handles."""
 
     def __init__(self, changed: threading.Event, *, clock: Callable[[], float], handles: bool) -> None:
+        super().__init__("spooltop-cursors")
         self._changed = changed
         self._clock = clock
         self._handles = handles
-        self._lock = threading.Lock()
-        self._fd = -1
-        self._stop = StopEvent()
         self._folders: dict[tuple[int, int], _Folder] = {}
         self._watches: dict[int, _Folder] = {}
         self._untaken = 0
@@ -425,13 +475,7 @@ class CursorWatcher:
             return tuple(sorted(tracked.shared)) if tracked is not None else ()
 
     def close(self) -> None:
-        """Ends the thread. May be called twice."""
-        if self._fd >= 0:
-            self._stop.set()
-            self._thread.join()
-            os.close(self._fd)
-            self._fd = -1
-        self._stop.release()
+        super().close()
         for key in list(self._folders):
             self._forget(key)
 
@@ -443,10 +487,7 @@ class CursorWatcher:
                 self._folders[key] = known  # the one that was asked about last is the last to be forgotten
                 return known
             if self._fd < 0:
-                self._stop.fileno()
-                self._fd = listening()
-                self._thread = threading.Thread(target=self._listen, name="spooltop-cursors", daemon=True)
-                self._thread.start()
+                self._begin(listening)
             for other, old in list(self._folders.items()):
                 if len(self._folders) >= _FOLDERS_AT_MOST or os.fstat(old.fd).st_nlink == 0:
                     self._forget(other)
@@ -468,14 +509,9 @@ class CursorWatcher:
         os.close(folder.fd)
 
     def _listen(self) -> None:
-        readable = select.poll()
-        readable.register(self._fd, select.POLLIN)
-        readable.register(self._stop, select.POLLIN)
         second, since = time.monotonic(), 0.0
         while not self._stop.is_set():
-            if ready := readable.poll(_QUIET if self._event_seen else None):
-                with self._lock:
-                    self._drain()
+            ready = self._received(_QUIET if self._event_seen else None)
             now = time.monotonic()
             if not self._event_seen:
                 since = now
@@ -614,7 +650,7 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
     return found
 
 
-class WriterWatch:
+class WriterWatch(_Listener):
     """Watches the folder ``path`` and those passed to ``follow``. ``describe`` gives what is known about a running process.
 
     A thread of its own reads the events until ``close``: a writer is described while it runs, the queue never fills with events
@@ -622,20 +658,15 @@ class WriterWatch:
     """
 
     def __init__(self, path: str, describe: Callable[[int], LockHolder]) -> None:
+        super().__init__("spooltop-writers")
         self._describe = describe
         self._writers: OrderedDict[Handle, LockHolder | None] = OrderedDict()
         self._names: set[str] = set()
         self._folders: set[tuple[int, int]] = set()
-        self._lock = threading.Lock()
-        self._stop = StopEvent()
         try:
-            self._stop.fileno()
-            self._fd = syscalls.fanotify_init(_INIT)
+            self._begin(partial(syscalls.fanotify_init, _INIT))
         except OSError as error:
-            self._stop.release()
             raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
-        self._thread = threading.Thread(target=self._listen, name="spooltop-writers", daemon=True)
-        self._thread.start()
         try:
             folder = os.open(path, _FOLDER)
             try:
@@ -669,21 +700,9 @@ class WriterWatch:
             self._drain()  # what was published before it was opened is in the queue by now
             return None if handle is None else self._writers.get(handle)
 
-    def close(self) -> None:
-        """Ends the thread; the watch is asked nothing any more."""
-        self._stop.set()
-        self._thread.join()
-        self._stop.release()
-        os.close(self._fd)
-
     def _listen(self) -> None:
-        readable = select.poll()
-        readable.register(self._fd, select.POLLIN)
-        readable.register(self._stop, select.POLLIN)
         while not self._stop.is_set():
-            readable.poll()
-            with self._lock:
-                self._drain()
+            self._received()
 
     def _drain(self) -> None:
         """Reads the queue. If two processes wrote into one file between two reads, it is not known which came last: equal
