@@ -424,7 +424,7 @@ class LogStore:
                 f"{name} cannot be written: {error.strerror or error}",
                 path=path,
                 advice="nothing is changed without it; free space or fix its permissions",
-                full=of_queue and error.errno in FULL,  # what frees a queue frees no disk of a server's operator
+                full=of_queue and error.errno in FULL,  # else it is another disk: no change of the queue frees it
             ) from error
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:

@@ -404,7 +404,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def verbs(self) -> set[str]:
-        """Those of the steps of its actions; ``held`` and ``trash`` set messages aside."""
+        """The verbs of the steps of its actions; ``held`` and ``trash`` set messages aside."""
         return {step.verb for action in self.actions for step in action.steps}
 
     @property
