@@ -17,7 +17,7 @@ from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, r
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, role_of, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
-from spooltop.model.vocabulary import Row, escape
+from spooltop.model.vocabulary import Environ, Row, escape
 
 from .errors import NotASpool, Unreadable
 
@@ -40,7 +40,7 @@ class SortedFile(Struct, frozen=True):
         return "" if self.row is None else self.row.box
 
 
-def known_layouts(environ: Mapping[str, str]) -> list[dict[str, Any]]:
+def known_layouts(environ: Environ) -> list[dict[str, Any]]:
     """Lists every layout file that this user has, those that count first: the user's own, the machine's, those that ship. The
     objects of ``layouts --json``: ``name`` is null where ``error`` says why it is not used; ``ships``: it comes with spooltop;
     ``shadowed``: a layout of this name was found before. ``boxes`` are those that it puts files into; ``warnings`` say what its
@@ -66,19 +66,19 @@ def form_text() -> str:
         return file.read()
 
 
-def layout_text(name: str, environ: Mapping[str, str]) -> str:
+def layout_text(name: str, environ: Environ) -> str:
     """The text of the file of a known layout. Raises ``UsageError`` for a layout that is not known or not valid."""
     with open(_layout(name, environ).file, encoding="utf-8") as file:
         return file.read()
 
 
-def layout_warnings(file: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+def layout_warnings(file: str, environ: Environ) -> tuple[str, ...]:
     """The warnings about the layout in ``file``, or the known one of that name. Raises ``UsageError`` for one that is not
     valid."""
     return _layout(file, environ).warnings
 
 
-def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[SortedFile]:
+def try_layout(file: str, path: str, environ: Environ) -> Iterator[SortedFile]:
     """Yields what the layout in ``file`` (or the known layout of that name) makes of each file below ``path``, at most
     ``queue_dirs.MOST`` names. Raises ``UsageError`` for a layout that is not valid, ``NotASpool`` for a directory without its
     signs, ``Unreadable``."""
@@ -109,7 +109,7 @@ def try_layout(file: str, path: str, environ: Mapping[str, str]) -> Iterator[Sor
         os.close(root)
 
 
-def _layout(file: str, environ: Mapping[str, str]) -> Layout:
+def _layout(file: str, environ: Environ) -> Layout:
     if "/" not in file and not os.path.isfile(file):
         found = find_layout(file, environ)
         if found is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from spooltop.model.backend import OpenAs
 from spooltop.model.queue import Queue, QueueOptions
+from spooltop.model.vocabulary import Environ
 
 from .backends.registry import identify
 from .errors import Refused
@@ -21,7 +21,7 @@ def open_queue(
     hosts: str = "any",
     as_kind: str = "",
     create: bool = False,
-    environ: Mapping[str, str] | None = None,
+    environ: Environ | None = None,
 ) -> Queue:
     """Opens the queue that ``spec`` names: a path, or the URL of a server. Creates nothing
     without ``create``, which makes what is missing on a server: ``engine.Spool.create`` makes a directory.

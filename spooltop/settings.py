@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model.target import Target, full_name, has_password, has_scheme
-from spooltop.model.vocabulary import escape, parse_toml
+from spooltop.model.vocabulary import Environ, escape, parse_toml
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds
@@ -50,7 +50,7 @@ class Settings(Struct, frozen=True):
     """``words`` are the settings as the environment writes them (``SPOOLTOP_NAME`` → text, and the rest of the environment);
     ``origins`` says where each is set: ``SPOOLTOP_NAME``, or ``name in FILE``."""
 
-    words: Mapping[str, str]
+    words: Environ
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def items(self, name: str) -> tuple[str, ...]:
@@ -153,12 +153,12 @@ class Settings(Struct, frozen=True):
         return None
 
 
-def from_environ(environ: Mapping[str, str]) -> Settings:
+def from_environ(environ: Environ) -> Settings:
     """Returns the settings of the environment alone."""
     return Settings(dict(environ), {name: PREFIX + name.upper() for name in NAMES if PREFIX + name.upper() in environ})
 
 
-def files_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+def files_of(environ: Environ) -> tuple[str, ...]:
     """Returns the settings files, the user's own first. ``XDG_CONFIG_HOME`` as in the XDG Base Directory Specification: only if
     absolute."""
     home = environ.get("HOME", "")
@@ -186,7 +186,7 @@ def why_not_read(file: str) -> str:
     return ""
 
 
-def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
+def load(environ: Environ, files: Sequence[str] | None = None) -> Settings:
     """Loads all settings. A missing file is skipped, and so is one that root does not trust. Raises ``UsageError`` for a file
     that cannot be read or parsed: it may contain ``read_only``, which its author relies on."""
     found = from_environ(environ)
@@ -202,7 +202,7 @@ def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Sett
 class SettingsFiles:
     """The settings files of a long-running process: reads them again whenever one changes."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Environ) -> None:
         self._environ = environ
         self.paths = files_of(environ)
         self._states = self._look()

@@ -11,11 +11,11 @@ from spooltop.model.target import Target, has_scheme
 
 from .backends import registry
 from .errors import SpooltopError
-from .model.vocabulary import Box
+from .model.vocabulary import Box, Environ
 from .settings import Settings, load
 
 
-def identify_target(spec: str, *, as_kind: str = "", environ: Mapping[str, str] | None = None) -> Target:
+def identify_target(spec: str, *, as_kind: str = "", environ: Environ | None = None) -> Target:
     """Identifies what ``spec``, a path or a URL, names, and changes nothing. Raises as ``control.open_control``."""
     return _identify(spec, as_kind, load(os.environ if environ is None else environ))
 

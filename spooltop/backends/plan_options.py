@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import REASON_AT_MOST
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import Json, escape_text, fill
+from spooltop.model.vocabulary import JsonObject, escape_text, fill
 
 _SHOWN = 60
 """Bytes of the first test message that a plan shows."""
@@ -18,7 +17,7 @@ class InjectedContent:
     """The content of test messages, from the options ``text`` (with placeholders, see ``model.vocabulary``) or ``size`` (up to
     ``most`` bytes). Raises ``UsageError`` for invalid options."""
 
-    def __init__(self, options: Mapping[str, Json], most: int) -> None:
+    def __init__(self, options: JsonObject, most: int) -> None:
         text, size, source = options.get("text"), options.get("size"), options.get("source")
         if text is not None and size is not None:
             raise UsageError("inject: a text cannot be combined with a size", advice="give one of them")
@@ -57,7 +56,7 @@ class InjectedContent:
         return f"test message {number} by spooltop\n".encode()
 
 
-def pause_reason(options: Mapping[str, Json]) -> str:
+def pause_reason(options: JsonObject) -> str:
     """Returns the option ``reason`` of a pause. Raises ``UsageError`` for one that is too long."""
     reason = options.get("reason") or ""
     if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:

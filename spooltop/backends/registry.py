@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from spooltop.errors import NotASpool
 from spooltop.model.backend import Backend, LockSource, OpenAs
 from spooltop.model.target import Target, has_scheme, without_secrets
+from spooltop.model.vocabulary import Clock, Environ
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
@@ -79,7 +80,7 @@ def conceal(spec: str) -> str:
     return shown
 
 
-def expand(spec: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+def expand(spec: str, environ: Environ) -> tuple[str, ...]:
     """Returns the names, without secrets, of the targets that a URL stands for: a stream with several groups, or a pattern,
     stands for all of them. Raises ``NotASpool`` where there is none, and ``Unavailable`` where that cannot be known now."""
     full = _concealed.get(spec, spec)
@@ -127,14 +128,14 @@ def _named_first(spec: str, asked: OpenAs) -> tuple[Callable[[], Backend], ...]:
     return (partial(_layouts, named=True),) if named else ()
 
 
-def is_queue(path: str, environ: Mapping[str, str]) -> bool:
+def is_queue(path: str, environ: Environ) -> bool:
     """True for a directory that is a queue of another program, by its names alone."""
     from .layouts.backend import layout_of
 
     return layout_of(path, environ) is not None
 
 
-def lock_source(url: str, clock: Callable[[], float]) -> LockSource:
+def lock_source(url: str, clock: Clock) -> LockSource:
     """Opens the ticket queues of the server ``url``. Raises ``UsageError`` for an invalid URL."""
     from .redis.tickets import RedisTickets
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
 from spooltop.model.units import cells, count, duration, fit, rate
-from spooltop.model.vocabulary import Closing, Row, plain_locale, printable
+from spooltop.model.vocabulary import Clock, Closing, Environ, Row, plain_locale, printable
 from spooltop.run_each import call_watched, run_each
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Terminal:
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
-        environ: Mapping[str, str] | None = None,
+        environ: Environ | None = None,
         columns: int | None = None,
     ) -> None:
         self.columns = columns
@@ -380,7 +380,7 @@ class ProgressLine(Closing):
 
     def __init__(
         self, terminal: Terminal, what: str, *, total: int | None = None, hint: str = "", shown: bool = True,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Clock = time.monotonic,
     ) -> None:  # fmt: skip
         self._terminal = terminal
         self._what = what

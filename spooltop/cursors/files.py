@@ -36,7 +36,7 @@ from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import Refused
-from spooltop.model.vocabulary import Json, LockHolder, escape, finite, json_object
+from spooltop.model.vocabulary import Clock, Json, LockHolder, escape, finite, json_object
 from spooltop.stop_event import StopEvent
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
@@ -430,7 +430,7 @@ class CursorWatcher(_Listener):
     watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
     ``handles``: versions get their handles."""
 
-    def __init__(self, changed: threading.Event, *, clock: Callable[[], float], handles: bool) -> None:
+    def __init__(self, changed: threading.Event, *, clock: Clock, handles: bool) -> None:
         super().__init__("spooltop-cursors")
         self._changed = changed
         self._clock = clock

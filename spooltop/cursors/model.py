@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import Json, LockHolder, escape
+from spooltop.model.vocabulary import Json, JsonObject, LockHolder, escape
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 
@@ -42,7 +42,7 @@ class CursorSource(Struct, frozen=True):
 
     path: str
     shared: bool
-    sections: Mapping[str, Json] | None
+    sections: JsonObject | None
     error: str = ""
     mtime: float = 0.0
     stamp: Hashable = None
@@ -214,7 +214,7 @@ def pick(value: Json, field: str | None = None, *, depth: int = 0) -> Json:
     return value if name is None else pick(value[name], depth=depth + 1)
 
 
-def field_of(section: Mapping[str, Json], named: str | None = None) -> str | None:
+def field_of(section: JsonObject, named: str | None = None) -> str | None:
     """Returns the name of the field that holds the cursor of an object, None if it is ambiguous; ``named`` if the object has
     that."""
     if named is not None and named in section:

@@ -28,7 +28,7 @@ from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageErro
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, Refusal, Request
 from spooltop.model.redact import unredact
-from spooltop.model.vocabulary import Action, Box, Json, Row, escape, same_json
+from spooltop.model.vocabulary import Action, Box, Json, Row, Stop, escape, same_json
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
@@ -251,7 +251,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
     def _words_of(self, intent: CursorSetIntent) -> str:
         return self._change_words(intent, intent.file)
 
-    def _change(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> None:
+    def _change(self, item: Item, intent: CursorSetIntent, stop: Stop) -> None:
         ref = ref_of(item, CursorRef)
         files = _Patient(self._patience, self._wait, stop)
         with self._folders() as folders, folder_of(ref.file, folders) as folder:
@@ -305,7 +305,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
 class _Patient(LogFiles):
     """File operations that wait for a lock for ``patience`` seconds at most, and no longer once ``stop`` says so."""
 
-    def __init__(self, patience: float, wait: Callable[[float], None], stop: Callable[[], bool]) -> None:
+    def __init__(self, patience: float, wait: Callable[[float], None], stop: Stop) -> None:
         super().__init__()
         self._patience = patience
         self._wait = wait

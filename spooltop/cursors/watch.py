@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from spooltop.errors import UsageError
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation, Problem, Severity
 from spooltop.model.units import age, fit, interval
-from spooltop.model.vocabulary import Action, Json, escape
+from spooltop.model.vocabulary import Action, Environ, Json, JsonObject, escape
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name
 from spooltop.observe.thresholds import Thresholds
 
@@ -69,7 +69,7 @@ class WatchedFile:
         self.shared = source.shared
         self.source = source
         """It as it was last seen, without its content."""
-        self.sections: Mapping[str, Json] = {}
+        self.sections: JsonObject = {}
         """Its content when it last parsed."""
         self.histories: dict[str, CursorHistory] = {}
         self.gone_since: dict[str, float] = {}
@@ -234,7 +234,7 @@ class WatchedFile:
             for gone in sorted(self.gone_since, key=self.gone_since.__getitem__)[:too_many]:
                 del self.histories[gone], self.gone_since[gone]
 
-    def _note_content(self, sections: Mapping[str, Json], changed: Sequence[str]) -> None:
+    def _note_content(self, sections: JsonObject, changed: Sequence[str]) -> None:
         self._contents.append(self._content)
         for name in changed:
             for held in (self.sections, sections):
@@ -242,7 +242,7 @@ class WatchedFile:
                     self._content ^= hash((name, key_of(held[name], self._field(name))))
 
     def _take_lines(
-        self, sections: Mapping[str, Json], lines: list[CursorWrite], now: float, *, known: bool
+        self, sections: JsonObject, lines: list[CursorWrite], now: float, *, known: bool
     ) -> set[str]:
         """Takes all lines of the journal, including those from before the first look, and returns their sources. ``known``: each
         write of the file was noticed."""
@@ -302,7 +302,7 @@ def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(itertools.islice((other for other in names if other != name), _OTHERS))
 
 
-def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -> bool:
+def _differs(before: JsonObject, after: JsonObject, name: str) -> bool:
     if (name in before) != (name in after):
         return True
     return before.get(name) != after.get(name) and repr(before.get(name)) != repr(after.get(name))  # NaN is as it was
@@ -523,7 +523,7 @@ class PollLogs:
         return (status.st_mtime, lines) if lines else None
 
 
-def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Observation], tuple[Poll, ...]]:
+def poll_reader(globs: Sequence[str], settings: Environ) -> Callable[[Observation], tuple[Poll, ...]]:
     """Returns a function that reads the poll logs at each look. Raises ``UsageError`` for an invalid pattern."""
     logs = PollLogs([LogGlob.parse(one) for one in globs])
     pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
@@ -557,7 +557,7 @@ class CursorWatch(FeatureRules):
     """Seconds over which lost updates are counted."""
     cursors: tuple[Cursor, ...] = ()
 
-    def __init__(self, words: Mapping[str, str]) -> None:
+    def __init__(self, words: Environ) -> None:
         self._fields = cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", ""))
         self._files: dict[str, WatchedFile] = {}
         self._polls: dict[str, PollHistory] = {}
@@ -667,7 +667,7 @@ class CursorWatch(FeatureRules):
             if file.left_out:
                 yield f"{file.left_out:,} more sources in {escape(file.path.rpartition('/')[2])}"
 
-    def plan_options(self, action: Action, options: Mapping[str, Json]) -> Mapping[str, Json]:
+    def plan_options(self, action: Action, options: JsonObject) -> JsonObject:
         if action is not Action.SET_CURSOR or "highest" in options:
             return options
         source, file = options.get("source"), options.get("file")
@@ -785,7 +785,7 @@ def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int
 
 
 def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
-    def sections(shown: Mapping[str, Json]) -> dict[str, Json]:
+    def sections(shown: JsonObject) -> dict[str, Json]:
         return {name: redactor.section(name, value, marked=True) for name, value in shown.items()}
 
     def write(one: CursorWrite) -> CursorWrite:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
 from spooltop.errors import Closed, UsageError
+from spooltop.model.vocabulary import Clock
 
 from .names import LATEST
 
@@ -67,7 +67,7 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def check_clock(clock: Callable[[], float]) -> None:
+def check_clock(clock: Clock) -> None:
     """Raises ``TypeError`` unless ``clock`` gives a number, and ``UsageError`` for a time before 1970 or past the year 5000: no
     name can carry it."""
     now = clock()

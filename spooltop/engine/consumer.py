@@ -17,7 +17,7 @@ from weakref import ref
 
 from spooltop.errors import ClaimLost, Closed, SpooltopError, Unreadable, UsageError
 from spooltop.model.queue import InterruptedMove, QueueCounts, QueueIdentity
-from spooltop.model.vocabulary import ASIDE, DIED, Box, Closing, Verdict, escape
+from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict, escape
 
 from .arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
 from .dirs import OpenBoxes, SpoolDirs
@@ -284,7 +284,7 @@ class Consumer:
     def __init__(
         self,
         dirs: SpoolDirs,
-        clock: Callable[[], float],
+        clock: Clock,
         host: str,
         durable: bool,
         max_attempts: int,

@@ -8,11 +8,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
-from spooltop.model.vocabulary import Closing, Json, escape, finite, json_object, same_json
+from spooltop.model.vocabulary import Clock, Closing, Json, JsonObject, escape, finite, json_object, same_json
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
 from .atomic import drop_drafts, make_file, publish
@@ -122,7 +122,7 @@ _NEWEST = 256 << 10
 
 
 def note(
-    files: Files, folder: int, at: float, file: str, source: str, values: Mapping[str, Json] | None = None
+    files: Files, folder: int, at: float, file: str, source: str, values: JsonObject | None = None
 ) -> None:
     """Appends a line about the cursor ``source`` of ``file`` at ``at`` (epoch seconds): the values that were replaced, None for a
     timeout. An error is not reported: the cursor is stored, and a journal on a full disk is no reason to deny that."""
@@ -147,7 +147,7 @@ def note(
         return  # as said above
 
 
-def _encode(record: Mapping[str, Json]) -> bytes:
+def _encode(record: JsonObject) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 
@@ -213,7 +213,7 @@ class CursorFile(Closing):
         single: bool | None = None,
         timeout: float | None = TIMEOUT,
         files: Files | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         folder: int | None = None,
     ) -> None:
         self.path = absolute_path(path)

@@ -9,10 +9,11 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from spooltop.errors import Unreadable
+from spooltop.model.vocabulary import Clock
 
 from .system.files import Files, close_all, closing, lock_within, open_regular, status_of
 from .system.host import is_gone, this_machine
@@ -26,7 +27,7 @@ def read_and_delete(
     timeout: float | None = 0,
     *,
     files: Files | None = None,
-    tick: Callable[[], float] = time.monotonic,
+    tick: Clock = time.monotonic,
 ) -> bytes | None:
     """Reads a file, deletes it and returns its content; None if there is none, or if another reader was faster.
 

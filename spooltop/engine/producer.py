@@ -15,7 +15,7 @@ from msgspec import Meta, MsgspecError, Struct, json
 
 from spooltop.errors import LockTimedOut, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
 from spooltop.model.queue import mover_of
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, Clock
 
 from .arguments import Data, check_data, check_text
 from .atomic import discard, open_shared, publish_new
@@ -59,7 +59,7 @@ class IdGenerator:
         self._tail = "." + encode_host(host)
         self._middle = f".P{os.getpid()}R"
 
-    def next(self, clock: Callable[[], float]) -> str:
+    def next(self, clock: Clock) -> str:
         """Returns the id of a message put now. If ``clock`` has not advanced, or went back by less than two seconds, the time is
         one µs later than the last of this process; the random bits, not the time, keep ids apart."""
         global _last
@@ -383,7 +383,7 @@ class Producer(TmpWriter):
     def __init__(
         self,
         dirs: SpoolDirs,
-        clock: Callable[[], float],
+        clock: Clock,
         host: str,
         key_window: float | None,
         lock_timeout: float | None,

@@ -14,12 +14,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import ASIDE, Box, Json, json_object
+from spooltop.model.vocabulary import ASIDE, Box, Json, JsonObject, json_object
 
 from .atomic import discard, write_new
 from .dirs import SpoolDirs
@@ -53,7 +53,7 @@ def set_aside(
     operation: str,
     name: str,
     dir_fd: int,
-    meta: Mapping[str, Json],
+    meta: JsonObject,
     *,
     inode: int | None = None,
     durable: bool = False,

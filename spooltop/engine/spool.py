@@ -14,7 +14,7 @@ from typing import Any, cast, overload
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
 from spooltop.model.queue import Guarantee, QueueIdentity
 from spooltop.model.snapshot import Pause
-from spooltop.model.vocabulary import LIVE, Box, Closing
+from spooltop.model.vocabulary import LIVE, Box, Clock, Closing
 
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
 from .consumer import Claim, Consumer, SpoolMover
@@ -119,7 +119,7 @@ class Spool(Closing):
         as_spool: bool = False,
         hosts: str = ANY_MACHINE,
         files: Files | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         host: str | None = None,
     ) -> None:
         check_number("max_attempts", max_attempts, 1)

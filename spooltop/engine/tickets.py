@@ -39,6 +39,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from spooltop.model.vocabulary import Clock
+
 from .atomic import write_new
 from .system.files import Files, closing, remove_name, status_of
 from .system.host import file_system, is_gone, is_network, sees_all_pids
@@ -168,7 +170,7 @@ class FileTicketQueue(BaseTicketQueue):
         stale_timeout: float | None = None,
         *,
         files: Files | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         gone: Callable[[int], bool] | None = None,
         local: Callable[[int], bool] | None = None,
     ) -> None:
@@ -405,7 +407,7 @@ class RedisTicketQueue(BaseTicketQueue):
     """
 
     def __init__(
-        self, name: str, client: Any = None, stale_timeout: float | None = None, *, clock: Callable[[], float] = time.time
+        self, name: str, client: Any = None, stale_timeout: float | None = None, *, clock: Clock = time.time
     ) -> None:
         self.name = name
         self._seq, self._queue, self._since = (f"{name}:{key}" for key in ("seq", "queue", "since"))

@@ -11,12 +11,14 @@ import select
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import chain
 
 from msgspec import Struct
+
+from spooltop.model.vocabulary import Clock
 
 from .names import MAX_NEW, claimable, enqueued_us, not_before
 from .system.files import Files, status_of
@@ -165,7 +167,7 @@ class Backlog(Struct):
 
     _new: int
     _files: Files
-    _clock: Callable[[], float]
+    _clock: Clock
     limit: int = LIMIT
     # Keys: those of the listing, the oldest last; a heap of what came back since; a heap of those that wait for their time.
     _sorted: list[str] = []

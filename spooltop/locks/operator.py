@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Annotated
 
@@ -35,7 +35,7 @@ from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, Outcome, Refusal, Request, Selection
 from spooltop.model.units import age, count, duration
-from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Verdict, escape
+from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, escape
 
 from .lock_files import (
     KIND,
@@ -398,7 +398,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         boxes = {path: message_locks(["/".join(found)]) for path, found in names.items()}
         return LockFiles(self._world, tickets=self._tickets).look(known, lambda: read_table(self._processes), boxes)
 
-    def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> None:
+    def _change(self, item: Item, intent: LockRecord, stop: Stop) -> None:
         one, ref = intent, ref_of(item, LockRef)
         with self._folders() as folders:
             fd = check_folder(_folder_of(one, folders), ref.folder_id)

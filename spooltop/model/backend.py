@@ -19,7 +19,7 @@ from .plan import AuditTrail, Batches, Candidates, OperationRecord, Plan, Progre
 from .queue import Queue, QueueOptions
 from .redact import Redactor
 from .target import Target
-from .vocabulary import Action, Box, Holders, Key, Lock, Payload, Row
+from .vocabulary import Action, Box, Clock, Environ, Holders, Key, Lock, Payload, Row, Stop
 
 if TYPE_CHECKING:
     from .snapshot import ConsumerList, Observation
@@ -157,7 +157,7 @@ class Reader(Protocol):
         observation says what is not visible."""
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+        self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         """Returns a list from the last look's scan, and reports to ``progress`` meanwhile. Once ``cancelled`` returned True it
         keeps doing so, and the list is not ``complete``."""
@@ -200,7 +200,7 @@ class Operator(Protocol):
         """Pins what is asked for, and gives the reason for each refusal. Changes nothing. Checks the progress every few hundred
         items, which raises ``Stopped``."""
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
+    def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
         """Performs the plan in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
 
     def trail(self, operation: str) -> AuditTrail:
@@ -225,7 +225,7 @@ class OpenAs(Struct, frozen=True):
     as_kind: str = ""
     locks: bool = False
     cursor_files: tuple[str, ...] = ()
-    environ: Mapping[str, str] = {}
+    environ: Environ = {}
 
     @property
     def as_spool(self) -> bool:
@@ -247,8 +247,8 @@ class OpenSettings(Struct, frozen=True):
     read_only: str | None = None
     asked: OpenAs = OpenAs()
     watch: bool = True
-    clock: Callable[[], float] = time.time
-    words: Mapping[str, str] = {}
+    clock: Clock = time.time
+    words: Environ = {}
     hosts: str = "any"
     pids: str = "any"
     retention: float = 0.0

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from spooltop.errors import Refused, Stopped
 
 from .units import duration, rate_limit
-from .vocabulary import Action, Box, Json, Key, Ref, Row, Verdict, escape
+from .vocabulary import Action, Box, Environ, Json, JsonObject, Key, Ref, Row, Stop, Verdict, escape
 
 
 class Selection(Struct, frozen=True):
@@ -118,7 +118,7 @@ class Progress(Struct):
     """Checks ``stop``, which ends the work with ``Stopped``, and passes words to ``tell`` ("230,000 of 300,000 claims looked
     at"). ``show`` receives the first of many items. For one thread."""
 
-    stop: Callable[[], bool] | None = None
+    stop: Stop | None = None
     tell: Callable[[str], object] | None = None
     show: Callable[[Sequence[Any]], object] | None = None
     _words: str = ""
@@ -230,7 +230,7 @@ class Request(Struct, frozen=True):
     action: Action
     selection: Selection
     force: bool = False
-    options: Mapping[str, Json] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     at: float = 0.0
     progress: Progress = field(default_factory=Progress)
 
@@ -303,7 +303,7 @@ class Plan(Candidates, frozen=True, kw_only=True):
     confirm: Confirm = Confirm.NOTHING
     force: bool = False
     command: tuple[str, ...] = ()
-    options: Mapping[str, Json] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     undone: Action | None = None
     unproven: int = 0
 
@@ -501,7 +501,7 @@ class Actor(Struct, frozen=True):
     tty: str | None = None
 
     @staticmethod
-    def here(environ: Mapping[str, str] = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
+    def here(environ: Environ = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
         """Returns the actor of this process."""
         return Actor(os.geteuid(), os.getpid(), environ.get("SUDO_USER"), environ.get("SSH_CONNECTION"), terminal())
 

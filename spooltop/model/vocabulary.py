@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -22,6 +22,14 @@ from msgspec.structs import replace
 from .units import age, at_most, since
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+JsonObject: TypeAlias = Mapping[str, Json]
+Environ: TypeAlias = Mapping[str, str]
+"""Variables of the environment, or settings under the names and in the form that they have there."""
+
+Clock: TypeAlias = Callable[[], float]
+"""Returns seconds: since the epoch, or of a clock that only goes forward."""
+Stop: TypeAlias = Callable[[], bool]
+"""Returns True if the work is to end: asked now and then, between two items."""
 
 Key: TypeAlias = Hashable
 """Identity of a message while it is listed: marks and the cursor are kept by it. Opaque above the backends."""
@@ -448,7 +456,7 @@ _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 """Values of LC_CTYPE that the interpreter itself may have set, PEP 538."""
 
 
-def plain_locale(environ: Mapping[str, str], utf8_mode: bool = sys.flags.utf8_mode == 1) -> bool:
+def plain_locale(environ: Environ, utf8_mode: bool = sys.flags.utf8_mode == 1) -> bool:
     """True if the environment asks for ASCII, locale(7).
 
     In a C locale the interpreter turns on its ``utf8_mode`` and writes another LC_CTYPE into the environment, which is not the

@@ -20,7 +20,7 @@ from spooltop.cursors.model import cursors_by_key
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import Problem, Snapshot
-from spooltop.model.vocabulary import Json, escape
+from spooltop.model.vocabulary import Clock, Json, JsonObject, escape
 
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""
@@ -51,7 +51,7 @@ class QueueEvent(Struct, frozen=True):
     target: str
     subject: str
     text: str
-    more: Mapping[str, Json] = field(default_factory=dict)
+    more: JsonObject = field(default_factory=dict)
 
 
 class TargetEvents(Struct):
@@ -201,7 +201,7 @@ class OperationFeed(Struct):
     """Reads the newest operations of a target after a look, and rests ``_RESTS`` times as long as that took: where the journal is
     large, reading it takes a hundred times as long as the look."""
 
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Clock = time.monotonic
     _due: float = -math.inf
 
     def newest(self, control: Control, most: int | None) -> list[OperationRecord] | None:
@@ -229,7 +229,7 @@ class Watching(Struct, eq=False):
     again: float = _AGAIN
     soon: float = _AGAIN
     busy: float = _BUSY
-    spent: Callable[[], float] = time.thread_time
+    spent: Clock = time.thread_time
     _asked: SimpleQueue[None] = field(default_factory=SimpleQueue)
     """Its put, unlike ``Event.set``, is safe in a signal handler amid a wait for it."""
     _stop: threading.Event = field(default_factory=threading.Event)

@@ -31,7 +31,7 @@ from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Observation, Problem, Rates, Snapshot, pause_words
 from spooltop.model.units import span
-from spooltop.model.vocabulary import ASIDE, Box
+from spooltop.model.vocabulary import ASIDE, Box, Clock
 
 _NUMBER = re.compile(r"([0-9]+)")
 _DIGITS = 20
@@ -229,7 +229,7 @@ class SpoolsWatch(Struct, eq=False):
     count_names: Callable[[str], Mapping[Box, int | None]] = lambda target: {}
     find: Callable[[], Sequence[str]] | None = None
     most_open: int = 1_000
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Clock = time.monotonic
     every: float = _EVERY
     _wake: Callable[[], object] = lambda: None
     _changed: threading.Condition = field(default_factory=threading.Condition)

@@ -5,7 +5,7 @@ Each rule is a function of one look and its history. Nothing here reads a clock;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +27,7 @@ from spooltop.model.snapshot import (
     pause_words,
 )
 from spooltop.model.units import age, count, fit, interval, rate, size
-from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Action, Box, Json, Row, Verdict, began, escape
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Action, Box, Environ, JsonObject, Row, Verdict, began, escape
 
 from .flow import (
     CELL,
@@ -96,7 +96,7 @@ class FeatureRules:
     """Conclusions of a feature (``spooltop.features``) from each look: ``RULES`` of its module ``watch`` is a subclass of this
     one, and is made for each ``Observer`` with the words of the settings."""
 
-    def __init__(self, words: Mapping[str, str]) -> None:
+    def __init__(self, words: Environ) -> None:
         pass
 
     def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
@@ -121,7 +121,7 @@ class FeatureRules:
     def not_visible(self) -> Iterator[str]:
         yield from ()
 
-    def plan_options(self, action: Action, options: Mapping[str, Json]) -> Mapping[str, Json]:
+    def plan_options(self, action: Action, options: JsonObject) -> JsonObject:
         """Adds what was seen to the options of a plan. May be called from another thread."""
         return options
 
@@ -558,7 +558,7 @@ _JUMP = 2.0
 class Observer:
     """Makes a ``Snapshot`` of each ``Observation`` and those before it. Takes them in the order of time. Not thread-safe."""
 
-    def __init__(self, thresholds: Thresholds | None = None, words: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, thresholds: Thresholds | None = None, words: Environ = MappingProxyType({})) -> None:
         self.thresholds = thresholds or Thresholds()
         self._features: list[FeatureRules] = [part.RULES(words) for part in parts("watch")]
         self._last_at: float | None = None
@@ -631,7 +631,7 @@ class Observer:
             observation = feature.redacted(observation, redactor)
         return observation
 
-    def plan_options(self, action: Action, options: Mapping[str, Json]) -> Mapping[str, Json]:
+    def plan_options(self, action: Action, options: JsonObject) -> JsonObject:
         """Adds what was seen to the options of a plan. May be called from another thread."""
         for feature in self._features:
             options = feature.plan_options(action, options)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal
 
@@ -23,7 +23,7 @@ from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.backend import KeptView, Sort
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.units import clock_time
-from spooltop.model.vocabulary import escape, unescape
+from spooltop.model.vocabulary import Clock, Environ, escape, unescape
 
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""
@@ -38,7 +38,7 @@ _LONGEST_FILTER = 1000
 """Characters of a filter that is kept."""
 
 
-def state_folder(settings: Mapping[str, str]) -> str | None:
+def state_folder(settings: Environ) -> str | None:
     """Returns ``$XDG_STATE_HOME/spooltop`` from the environment, by default below ``~/.local/state``; None if no home is set. A
     relative path counts as unset (XDG base directory specification)."""
     home = settings.get("XDG_STATE_HOME", "")
@@ -124,7 +124,7 @@ class MuteFile(Struct):
 
     _folder: str | None
     _target: str
-    _clock: Callable[[], float]
+    _clock: Clock
     _known: tuple[tuple[int, int, int] | None, dict[str, float], str] = None, {}, ""
 
     @property

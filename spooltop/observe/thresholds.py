@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
+from spooltop.model.vocabulary import Environ
 
 PREFIX = "SPOOLTOP_"
 
@@ -48,7 +47,7 @@ class Thresholds(Struct, frozen=True):
     """Time in the trash after which a message has expired: it is shown as expired and offered for deletion. 0: never."""
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str]) -> Thresholds:
+    def from_settings(cls, settings: Environ) -> Thresholds:
         """Reads thresholds from settings such as the environment; those that are not set keep their defaults. Raises
         ``UsageError``.
 

@@ -14,7 +14,7 @@ import shlex
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from msgspec import to_builtins
@@ -47,7 +47,7 @@ from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation
 from spooltop.model.target import full_name, has_scheme
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import WHOLE, Action, Box, Json, Verdict, escape
+from spooltop.model.vocabulary import WHOLE, Action, Box, Clock, Json, JsonObject, Stop, Verdict, escape
 
 # Files of the user: the text of test messages, read once, when the plan is made, so that the messages that are put are those that
 # were shown; a message that is saved, which never replaces another file.
@@ -55,7 +55,7 @@ from spooltop.model.vocabulary import WHOLE, Action, Box, Json, Verdict, escape
 MOST_BYTES = 16 << 20
 
 
-def with_file(options: Mapping[str, Json]) -> dict[str, Json]:
+def with_file(options: JsonObject) -> dict[str, Json]:
     """Returns the options with the content of ``file``, if it is given, as ``text``. Raises ``UsageError`` if it is not a
     readable regular file of at most 16 MiB; a fifo is not waited for."""
     name = options.get("file")
@@ -220,7 +220,7 @@ def command_words(
     selection: Selection,
     items: Sequence[Item],
     *,
-    options: Mapping[str, Json],
+    options: JsonObject,
     flags: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Words of the command: ``target`` as it was given, the ``flags`` that open it, and the ids of ``items``; an id that occurs
@@ -412,7 +412,7 @@ class Operations:
         self,
         operator: Operator,
         target: str,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         new_operation: Callable[[], str] = _new_operation,
         *,
         flags: Sequence[str] = (),
@@ -440,11 +440,11 @@ class Operations:
         action: Action,
         selection: Selection,
         force: bool = False,
-        options: Mapping[str, Json] | None = None,
+        options: JsonObject | None = None,
         *,
         on_progress: Callable[[str], object] | None = None,
         on_first: Callable[[Sequence[Item]], object] | None = None,
-        stop: Callable[[], bool] | None = None,
+        stop: Stop | None = None,
     ) -> Plan:
         """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
         beginning); inject ``count``, ``text`` (see ``model.vocabulary``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
@@ -496,7 +496,7 @@ class Operations:
         return replace(plan, options=options, command=self._command(plan.action, plan.selection, plan.items, options))
 
     def _command(
-        self, action: Action, selection: Selection, items: Sequence[Item], options: Mapping[str, Json]
+        self, action: Action, selection: Selection, items: Sequence[Item], options: JsonObject
     ) -> tuple[str, ...]:
         return command_words(action, self._path, selection, items, options=self._shown(options), flags=self._flags)
 
@@ -504,7 +504,7 @@ class Operations:
         self,
         plan: Plan,
         on_progress: Callable[[int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
+        stop: Stop | None = None,
     ) -> Result:
         """Applies the plan. Each item is re-checked just before it is changed, however old the plan is.
 
@@ -562,7 +562,7 @@ class Operations:
         )
 
     def records(
-        self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
+        self, stop: Stop | None = None, *, begins: str = "", most: int | None = None
     ) -> list[OperationRecord]:
         """Returns the operations on this target whose id ``begins`` so, newest first, ``most`` of them. Raises ``Stopped`` if
         ``stop`` returns True."""
@@ -601,7 +601,7 @@ class Operations:
             notes.append(words)
             self._syslog(f"uid {os.geteuid()}: {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}")
 
-    def _shown(self, options: Mapping[str, Json]) -> Mapping[str, Json]:
+    def _shown(self, options: JsonObject) -> JsonObject:
         """Returns ``options`` as they may be shown and logged."""
         source = options.get("source")
         hidden = dict(options)

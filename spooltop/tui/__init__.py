@@ -10,8 +10,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from spooltop.model.vocabulary import Environ
 
 from .options import Options
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Options", "run", "run_spools", "why_no_dashboard"]
 
 
-def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:
+def why_no_dashboard(environ: Environ, *, terminal: bool) -> str | None:
     """Says why the dashboard cannot run and a plain report is printed instead; None where it can. ``terminal``: stdin and stderr
     are a terminal."""
     if not terminal:

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.backend import KeptView
+from spooltop.model.vocabulary import Clock
 from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .commands import View
@@ -132,7 +133,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def __init__(
         self, control: Control | None, options: Options | None = None, *, pace: Pace | None = None,
-        monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
+        monotonic: Clock = time.monotonic, snapshot_thread: SnapshotThread | None = None,
         moment: float = MOMENT, spools: SpoolsWatch | None = None, kept: KeptView | None = None,
     ) -> None:
         """``kept`` is what was kept of an earlier dashboard; None: nothing is kept.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 
 from spooltop.model.backend import Sort
-from spooltop.model.vocabulary import plain_locale
+from spooltop.model.vocabulary import Environ, plain_locale
 
 
 class Options(Struct, frozen=True):
@@ -27,7 +25,7 @@ class Options(Struct, frozen=True):
     banner: str = ""
 
     @staticmethod
-    def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
+    def of(environ: Environ, *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
         """The options that the environment asks for: ``NO_COLOR`` (no-color.org); ``TERM=linux`` and a C locale mean ASCII."""
         poor = environ.get("TERM") == "linux" or plain_locale(environ)
         return Options(light=light, ascii=ascii or poor, colour=not environ.get("NO_COLOR"), mouse=mouse)

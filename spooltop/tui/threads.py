@@ -25,7 +25,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model import units
 from spooltop.model.backend import KeptView, Listing, ListQuery
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Observation, Snapshot
-from spooltop.model.vocabulary import Key, Row
+from spooltop.model.vocabulary import Clock, Key, Row
 
 from .messages import (
     ClockMoved,
@@ -317,7 +317,7 @@ class IntervalProgress:
     """A ``model.backend.ListProgress``: when a drawing is due, ``show`` gets the share that is done (0 to 1), the rows and the
     count."""
 
-    def __init__(self, monotonic: Callable[[], float], show: Callable[[float, Sequence[Row], int], None]) -> None:
+    def __init__(self, monotonic: Clock, show: Callable[[float, Sequence[Row], int], None]) -> None:
         self._monotonic = monotonic
         self._show = show
         self._pause = FIRST
@@ -382,7 +382,7 @@ class SnapshotThread:
     _wanted = Requested()
 
     def __init__(
-        self, control: Control, *, pace: Pace | None = None, monotonic: Callable[[], float] = time.monotonic
+        self, control: Control, *, pace: Pace | None = None, monotonic: Clock = time.monotonic
     ) -> None:
         self.mailbox = Mailbox()
         self._control = control

@@ -22,7 +22,7 @@ from spooltop.engine.system.files import NotRegular, open_regular
 from spooltop.errors import Unreadable
 from spooltop.model import query as filters
 from spooltop.model.backend import ListProgress, ListQuery
-from spooltop.model.vocabulary import ASIDE, Box, Key, Payload, Row, Verdict, escape
+from spooltop.model.vocabulary import ASIDE, Box, Key, Payload, Row, Stop, Verdict, escape
 
 from ..access import closed_words, user_name
 from ..row_listing import matcher
@@ -90,7 +90,7 @@ _SAMPLES = 8
 
 
 def ordered(
-    keys: Sequence[Any], cancelled: Callable[[], bool], on_progress: Callable[[float], None] = lambda share: None
+    keys: Sequence[Any], cancelled: Stop, on_progress: Callable[[float], None] = lambda share: None
 ) -> array[int] | None:
     """Returns the places of ``keys`` in ascending order, as ``sorted(range(len(keys)), key=keys.__getitem__)`` does, four bytes
     each; None if it was cancelled. ``on_progress`` gets the share that is done (0 to 1)."""
@@ -151,7 +151,7 @@ def time_of(times: Mapping[str, int]) -> ValueOf:
 
 
 def by_column(
-    names: list[str], value: ValueOf, mask: bytearray | None, cancelled: Callable[[], bool],
+    names: list[str], value: ValueOf, mask: bytearray | None, cancelled: Stop,
     on_progress: Callable[[float], None] = lambda share: None, gathered: float = 0.6,
 ) -> Order | None:  # fmt: skip
     """Orders the names that ``mask`` selects (None: all). Returns None if it was cancelled. ``on_progress`` gets the share that
@@ -241,7 +241,7 @@ class NameListing(Struct, eq=False, kw_only=True):
     times: Mapping[str, int]
     now: float
     generation: int
-    cancelled: Callable[[], bool]
+    cancelled: Stop
     order: Order | None
     progress: ListProgress | None
     timed: bool = False

@@ -19,7 +19,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request
 from spooltop.model.snapshot import Observation, Pause, pause_words
 from spooltop.model.units import count
-from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
+from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, escape
 
 from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
 from ..journal.log_store import LogStore
@@ -184,7 +184,7 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     def _words_of(self, intent: PauseIntent) -> str:
         return intent.words
 
-    def _change(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> None:
+    def _change(self, item: Item, intent: PauseIntent, stop: Stop) -> None:
         after, pin = intent.after, ref_of(item, PauseRef).pin
         with SpoolDirs(self._path, self._files) as dirs:
             if after is not None:

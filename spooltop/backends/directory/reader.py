@@ -25,7 +25,7 @@ from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuer
 from spooltop.model.plan import TrackedMessage
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import BoxState, ConsumerList, Disk, Observation, Pause, Watch
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row, Stop
 
 from ..row_listing import RowListing
 from .events.flow import FlowMeter, MessageTracker, OperatorMoves
@@ -235,7 +235,7 @@ class DirectoryReader:
         )
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+        self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         """Lists one box as the last look saw it. The list is empty and not complete if it did not see the box."""
         box = query.box
@@ -427,7 +427,7 @@ class StandaloneReader:
         return None if folder_closed(self._above, "the directory above", self._path) is None else own
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+        self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         return RowListing(query, (), now=0.0, complete=True, generation=0)
 

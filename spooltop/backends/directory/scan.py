@@ -26,7 +26,7 @@ from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.model.snapshot import BoxState
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key, Row
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Clock, Key, Row, Stop
 
 from ..journal.log_store import OPERATION
 from ..row_listing import AgeCounter
@@ -357,7 +357,7 @@ class StagingScanner(Struct):
     """Lists the staging directories of a spool: their files count as ``tmp``. Nearly all of them are empty at nearly all
     times."""
 
-    _clock: Callable[[], float]
+    _clock: Clock
     _above: _Listed | None = None
     _folders: dict[str, _Listed] = {}
 
@@ -480,7 +480,7 @@ class SetAsideBoxes(Struct):
             ids = self._ids = {names.parse(name, claimed=True).id: box for box in ASIDE for _, name in self.items(box)}
         return ids
 
-    def rows(self, dirs: SpoolDirs, box: Box, cancelled: Callable[[], bool]) -> tuple[list[Row], bool]:
+    def rows(self, dirs: SpoolDirs, box: Box, cancelled: Stop) -> tuple[list[Row], bool]:
         """Returns the rows of ``box``, and whether they are all. Rows are looked up once until something changes."""
         rows: list[Row] = []
         for turn, item in enumerate(self.items(box)):

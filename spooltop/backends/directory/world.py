@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from msgspec import Struct, field
 
 from spooltop.model.backend import OpenSettings
+from spooltop.model.vocabulary import Clock
 
 from ..journal.log_store import LogFiles
 from .liveness.processes import LockTable, Processes, read_table
@@ -38,8 +38,8 @@ class System(Struct):
     """File operations, the wall clock (epoch seconds), a clock that only runs forward, and the process table."""
 
     files: LogFiles = field(default_factory=LogFiles)
-    clock: Callable[[], float] = time.time
-    monotonic: Callable[[], float] = time.monotonic
+    clock: Clock = time.time
+    monotonic: Clock = time.monotonic
     processes: Processes = field(default_factory=Processes)
     _locks: tuple[float, LockTable] | None = None
 

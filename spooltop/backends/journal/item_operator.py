@@ -30,7 +30,7 @@ from spooltop.model.plan import (
     Refusal,
     Request,
 )
-from spooltop.model.vocabulary import Action, Row, escape
+from spooltop.model.vocabulary import Action, Clock, Row, Stop, escape
 
 from ..access import user_name
 from .log_store import LogStore
@@ -169,7 +169,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         store: LogStore,
         kind: RecordType[IntentT, ResultT],
         *,
-        clock: Callable[[], float],
+        clock: Clock,
         read_only: str | None = None,
         user: str | None = None,
         wait: Callable[[float], None] = time.sleep,
@@ -232,7 +232,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         ...
 
     @abstractmethod
-    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ResultT]:
+    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Stop) -> EndedStep[ResultT]:
         """Changes the items of a step, the first at least, and ends early where ``stop`` says so or it takes long: the next step
         begins with the others. Never raises ``OSError``."""
         ...
@@ -252,7 +252,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
     def _fact(self, logged: LoggedOperation[IntentT, ResultT]) -> Account:
         return Account()
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
+    def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that step has
         not begun then. All else that goes wrong is in the results."""
         if plan.operation in self._performed:
@@ -280,19 +280,19 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         """The number of items in a step: with a limit on the rate those of a fifth of a second."""
         return self.at_once if plan.rate is None else max(1, min(self.at_once, int(plan.rate * _TICK)))
 
-    def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
+    def _pause(self, seconds: float, stop: Stop) -> None:
         while seconds > 0 and not stop():
             self._wait(min(_TICK, seconds))
             seconds -= _TICK
 
     @contextmanager
-    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+    def _turn(self, plan: Plan, stop: Stop) -> Iterator[None]:
         """Surrounds the changes of one step with its two lines in the log: what only one operator does at a time, a subclass
         locks here. Raises ``SpooltopError`` where the step cannot begin."""
         yield
 
     def _step(
-        self, plan: Plan, place: int, items: Sequence[Item], stop: Callable[[], bool]
+        self, plan: Plan, place: int, items: Sequence[Item], stop: Stop
     ) -> tuple[Sequence[ItemResult], SpooltopError | None]:
         """Logs the intent, changes the items and logs how it ended; returns the results, and what ends the operation here."""
         intent = replace(
@@ -400,7 +400,7 @@ class SingleOperator(ItemOperator[IntentT, ItemOutcome, StateT]):
     """An operator whose steps change one item each."""
 
     @abstractmethod
-    def _change(self, item: Item, intent: IntentT, stop: Callable[[], bool]) -> None:
+    def _change(self, item: Item, intent: IntentT, stop: Stop) -> None:
         """Changes the item. Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
         ...
 
@@ -412,7 +412,7 @@ class SingleOperator(ItemOperator[IntentT, ItemOutcome, StateT]):
         record: IntentT = ref_of(items[0], PinnedChange).record
         return record
 
-    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ItemOutcome]:
+    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Stop) -> EndedStep[ItemOutcome]:
         item = items[0]
         outcome, reason = outcome_of(lambda: self._change(item, intent, stop))
         became = self._became(item, intent) if outcome is Outcome.DONE else ""

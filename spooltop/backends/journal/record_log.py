@@ -64,7 +64,7 @@ from msgspec.structs import replace
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.plan import Actor, Outcome, Plan, Progress
-from spooltop.model.vocabulary import Action, Json, escape, unescape
+from spooltop.model.vocabulary import Action, Json, JsonObject, escape, unescape
 
 from .log_store import OPERATION, LogStore
 
@@ -215,7 +215,7 @@ def encode_result(intent: Intent, result: object, kind: RecordType[Any, Any], at
     return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result, str_keys=True)}, kind)
 
 
-def _encode(line: str, operation: Json, step: Json, members: Mapping[str, Json], kind: RecordType[Any, Any]) -> bytes:
+def _encode(line: str, operation: Json, step: Json, members: JsonObject, kind: RecordType[Any, Any]) -> bytes:
     head: dict[str, Json] = {"schema": 1, "line": line, "operation": operation, **({kind.step: step} if kind.step else {})}
     shown = {name: value if name in kind.raw else _mapped(value, escape) for name, value in members.items()}
     return json.dumps({**head, **shown}, separators=(",", ":")).encode() + b"\n"

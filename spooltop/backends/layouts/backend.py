@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 from spooltop.errors import NotASpool, Refused, UsageError
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Target
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import Environ, escape
 
 from ..access import quoted
 from ..surroundings import Surroundings
@@ -59,7 +59,7 @@ class LayoutsBackend:
         raise Refused(f"{options.action}: not a spool ({layout.name})", path=target.display_name, advice=advice)
 
 
-def _check_above(path: str, environ: Mapping[str, str]) -> None:
+def _check_above(path: str, environ: Environ) -> None:
     """Raises ``NotASpool`` for a directory that is a part of a queue, with the queue's own path."""
     if not os.path.isdir(path):
         return
@@ -85,7 +85,7 @@ def _named_layout(path: str, asked: OpenAs) -> Layout | None:
     return layout if os.path.isdir(path) else None
 
 
-def layout_of(path: str, environ: Mapping[str, str], *, kept: bool = False) -> Layout | None:
+def layout_of(path: str, environ: Environ, *, kept: bool = False) -> Layout | None:
     """Returns the layout whose name is kept beside the directory ``path``, else the first known one that it has; None for a
     directory that has none or cannot be read. ``kept``: only the one whose name is kept, by its owner, root or this user."""
     from .load import layout_files

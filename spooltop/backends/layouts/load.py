@@ -13,7 +13,7 @@ from msgspec import Struct
 from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.units import parse_age
-from spooltop.model.vocabulary import Action, escape, parse_toml
+from spooltop.model.vocabulary import Action, Environ, escape, parse_toml
 
 from .definition import (
     BOXES,
@@ -538,7 +538,7 @@ class LayoutFile(Struct, frozen=True):
     error: SpooltopError | None = None
 
 
-def folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+def folders(environ: Environ) -> tuple[str, ...]:
     """The folders of layouts, the first one wins: the user's (not for root), the machine's, those that ship."""
     home = environ.get("XDG_CONFIG_HOME") or (os.path.join(environ["HOME"], ".config") if environ.get("HOME") else "")
     own = (os.path.join(home, "spooltop", "layouts"),) if home and os.geteuid() else ()
@@ -573,7 +573,7 @@ def _shipped(path: str) -> Layout:
     return read_layout(path)
 
 
-def layout_files(environ: Mapping[str, str]) -> Iterator[LayoutFile]:
+def layout_files(environ: Environ) -> Iterator[LayoutFile]:
     """Yields every layout file of all folders, those of the first folder first, each folder by name."""
     for folder in folders(environ):
         try:
@@ -594,7 +594,7 @@ def layout_files(environ: Mapping[str, str]) -> Iterator[LayoutFile]:
                 yield LayoutFile(path, None, error)
 
 
-def find_layout(name: str, environ: Mapping[str, str]) -> Layout | None:
+def find_layout(name: str, environ: Environ) -> Layout | None:
     """Returns the first layout with this name, or in a file of this name without ``.toml``; None where there is none. Raises the
     error of a file of this name that is not valid."""
     for one in layout_files(environ):

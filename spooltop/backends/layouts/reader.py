@@ -23,6 +23,7 @@ from spooltop.model.vocabulary import (
     ASIDE,
     Action,
     Box,
+    Clock,
     Holders,
     Key,
     Lock,
@@ -30,6 +31,7 @@ from spooltop.model.vocabulary import (
     Owner,
     Payload,
     Row,
+    Stop,
     Verdict,
     began,
     escape,
@@ -256,7 +258,7 @@ class LayoutReader:
     ``read_only`` says why nothing may be changed."""
 
     def __init__(
-        self, path: str, layout: Layout, around: Surroundings, *, clock: Callable[[], float] = time.time,
+        self, path: str, layout: Layout, around: Surroundings, *, clock: Clock = time.time,
         read_only: str | None = None,
     ) -> None:  # fmt: skip
         self._path = path
@@ -447,7 +449,7 @@ class LayoutReader:
         return tuple(locks)
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+        self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         return RowListing(query, self.rows(query.box), now=self._clock(), complete=self._complete, generation=self._generation)
 

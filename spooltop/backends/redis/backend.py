@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import cast
@@ -14,7 +14,7 @@ from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
 from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Labels, Target
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import Environ, escape
 
 from ..surroundings import Surroundings
 from .client import Login, StreamAddress
@@ -110,7 +110,7 @@ class RedisBackend(Struct):
         return make(address=address.shown, durable=options.durable)
 
 
-def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:
+def find_targets(spec: str, words: Environ) -> list[str]:
     """Returns the URLs, with their secrets, of all groups that ``spec`` stands for: one without a group stands for all groups of
     its stream, a pattern such as ``jobs:*`` for those of all streams that it matches. Raises ``SpooltopError``."""
     address = StreamAddress.parse(spec)
@@ -119,7 +119,7 @@ def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:
     return [one.spec for one in find_groups(address, Login.from_settings(words))]
 
 
-def _maxlen(words: Mapping[str, str]) -> int:
+def _maxlen(words: Environ) -> int:
     """Returns the number of entries to which producers trim a stream, as the settings say; 0 where they do not."""
     text = words.get("SPOOLTOP_STREAM_MAXLEN", "").strip() or "0"
     if not (text.isascii() and text.isdigit() and len(text) <= 18):

@@ -24,7 +24,7 @@ from redis.connection import Connection, DefaultParser, SSLConnection, UnixDomai
 from redis.retry import Retry
 
 from spooltop.errors import NotASpool, Refused, SpoolFull, SpooltopError, Unavailable, Unreadable, UsageError
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import Environ, escape
 
 _LOGIN = "set SPOOLTOP_REDIS_USER and _PASSWORD, or redis_user and redis_password in a config.toml of mode 0600"
 _RIGHTS = "give this user of the server the rights that spooltop -h names, or use another user"
@@ -536,7 +536,7 @@ class Login(NamedTuple):
     password: str = ""
 
     @classmethod
-    def from_settings(cls, words: Mapping[str, str]) -> Login:
+    def from_settings(cls, words: Environ) -> Login:
         """Reads ``redis_user`` and ``redis_password`` from all settings, as the environment writes them."""
         return cls(words.get("SPOOLTOP_REDIS_USER", ""), words.get("SPOOLTOP_REDIS_PASSWORD", ""))
 

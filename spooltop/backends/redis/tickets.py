@@ -6,7 +6,6 @@ Nothing is written there but what every client says of itself when it connects.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from urllib.parse import unquote
 
 from redis.exceptions import RedisError
@@ -14,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.engine.tickets import EPOCH_MS, RedisTicket, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
-from spooltop.model.vocabulary import Action, Key, Lock, LockHolder, escape
+from spooltop.model.vocabulary import Action, Clock, Key, Lock, LockHolder, escape
 
 from .client import (
     ErrorReply,
@@ -64,8 +63,8 @@ class RedisTickets:
         self,
         url: str,
         *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = time.time,
+        monotonic: Clock = time.monotonic,
         seconds: float = 2.0,
     ) -> None:
         parts = parse_url(url, queue="QUEUE")

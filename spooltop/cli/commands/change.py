@@ -14,7 +14,7 @@ from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection, TrackedMessage
 from spooltop.model.target import has_scheme
 from spooltop.model.units import duration
-from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, escape
+from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, escape
 from spooltop.operate.operations import accepts, confirm_words
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, Terminal, signals_received
@@ -222,7 +222,7 @@ def _change(action: Action, selection: Selection, args: Arguments, **options: Js
 
 def change(
     control: Control, action: Action, selection: Selection, args: Arguments,
-    options: Mapping[str, Json], *, said: str = "", traced: float = 0.0,
+    options: JsonObject, *, said: str = "", traced: float = 0.0,
 ) -> int:  # fmt: skip
     """Prints the plan, asks, applies, prints the result and returns the exit code. ``said`` is a line printed with the plan.
     Messages that were put are followed for at most ``traced`` seconds."""

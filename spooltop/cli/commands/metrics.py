@@ -8,7 +8,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate, islice, product
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
 from spooltop.model.units import parse_age
-from spooltop.model.vocabulary import Action, Box, Json, escape
+from spooltop.model.vocabulary import Action, Box, Clock, Json, escape
 from spooltop.monitor.events import OperationFeed, Watching
 from spooltop.run_each import run_each
 
@@ -120,7 +120,7 @@ class TargetMetrics(Struct, eq=False):
     """
 
     target: str
-    clock: Callable[[], float] = time.time
+    clock: Clock = time.time
     feed: OperationFeed = field(default_factory=OperationFeed)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _snapshot: Snapshot | None = None

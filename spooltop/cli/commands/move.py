@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from spooltop.errors import ClaimLost, Refused, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
-from spooltop.model.vocabulary import escape
+from spooltop.model.vocabulary import Stop, escape
 from spooltop.operate.operations import confirm_for
 from spooltop.queues import open_queue
 from spooltop.settings import load
@@ -55,7 +55,7 @@ def move_messages(
     target: Queue,
     mover: MessageMover,
     *,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
     on_progress: Callable[[int], object] = lambda done: None,
 ) -> Moved:
     """Moves what can be claimed from ``source`` by its ``mover``, oldest first: as many messages as are there at the start. So it

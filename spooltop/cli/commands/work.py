@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -24,7 +24,7 @@ from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavai
 from spooltop.model.queue import Arrivals, Queue, QueueClaim
 from spooltop.model.snapshot import Pause, pause_words
 from spooltop.model.units import duration, parse_age
-from spooltop.model.vocabulary import escape, printable
+from spooltop.model.vocabulary import Clock, escape, printable
 from spooltop.settings import load
 
 from ..context import Arguments, Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup
@@ -158,8 +158,8 @@ class CommandWorker(Struct):
     drain: bool = False
     recover: bool = True
     quiet: bool = False
-    tick: Callable[[], float] = time.monotonic
-    clock: Callable[[], float] = time.time
+    tick: Clock = time.monotonic
+    clock: Clock = time.time
     _running: list[_Job] = field(default_factory=list)
     _stops: int = 0
     _failures: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
@@ -15,7 +15,7 @@ from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import OperationRecord
-from spooltop.model.vocabulary import Action, escape
+from spooltop.model.vocabulary import Action, Environ, escape
 
 from ..commands.status import show_status
 from ..context import Arguments
@@ -40,7 +40,7 @@ class Stage(Struct, frozen=True):
     banner: str
     end: str
     yours: str = "spooltop PATH, or make one: spooltop init PATH"
-    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
+    settings: Environ = field(default_factory=lambda: SETTINGS)
     poll_logs: tuple[str, ...] = ()
 
 

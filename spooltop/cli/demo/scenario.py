@@ -33,7 +33,7 @@ from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.errors import ClaimLost, SpooltopError
 from spooltop.model.queue import Queue, QueueClaim
-from spooltop.model.vocabulary import Json
+from spooltop.model.vocabulary import Json, JsonObject
 
 # Processes that end with the process that started them, however it ends.
 # Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads
@@ -412,7 +412,7 @@ def poll(
                 print(time.strftime("%H:%M:%S"), line, file=file)
 
 
-def _usable(source: str, cursors: Mapping[str, Json], newest: int) -> int:
+def _usable(source: str, cursors: JsonObject, newest: int) -> int:
     """Returns the cursor of ``source``, or ``newest`` where what is stored is none: a person may have stored anything."""
     value = cursors.get(source)
     if isinstance(value, dict):

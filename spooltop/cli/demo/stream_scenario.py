@@ -19,7 +19,7 @@ from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.engine.system.syscalls import end_with_parent
 from spooltop.errors import Refused, Unavailable, UsageError
 from spooltop.model.plan import Selection
-from spooltop.model.vocabulary import Action, Box, escape
+from spooltop.model.vocabulary import Action, Box, Environ, escape
 
 from .demo_dir import STREAM, WORKING, socket_in
 from .scenario import NEWEST, Acts, Child, OpenQueue, Scenario, fork, row
@@ -163,7 +163,7 @@ def make_groups(address: str) -> None:
 class StreamScenario(Scenario):
     """Scenario on the group at ``address``. ``settings`` are those of an operator there."""
 
-    def __init__(self, child: Child, address: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, child: Child, address: str, settings: Environ) -> None:
         super().__init__(child, partial(open_queue, address), partial(open_queue, address, _SHORT_LEASE))
         self.address = address
         self._settings = settings

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
+from spooltop.model.vocabulary import Clock
+
 from . import syscalls
 from .host import ORDERED, file_system, lacks_journal
 
@@ -553,7 +555,7 @@ def read_small(
 
 
 def lock_within(
-    files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Callable[[], float] = time.monotonic
+    files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Clock = time.monotonic
 ) -> bool:
     """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False if that was not enough. Takes a
     ``flock`` or, with ``write``, a lock that a user who may only read cannot take."""

@@ -25,6 +25,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.backend import Sort
 from spooltop.model.plan import Result
 from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Clock
 
 from ..commands import (
     GOES,
@@ -114,7 +115,7 @@ class Session(AppSession, frozen=True):
     control: Control
     snapshot_thread: SnapshotThread
     worker: Worker
-    now: Callable[[], float]
+    now: Clock
     zone: Callable[[], datetime.tzinfo | None]
     to_spools: Callable[[], object] | None = None
     """Leaves the target for the Spools view; None where it was not opened from there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from functools import lru_cache, partial
 from typing import Any
@@ -16,7 +16,7 @@ from spooltop.locks.draw import ranked
 from spooltop.model import query as filters
 from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
-from spooltop.model.vocabulary import Box, Lock, Row, Verdict
+from spooltop.model.vocabulary import Box, Clock, Lock, Row, Verdict
 
 from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, View
 from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
@@ -53,7 +53,7 @@ class MainState(Struct):
     """``root`` is the view in front, ``overlay`` the message or source that was opened on it. ``clock`` gives the control's time
     in epoch seconds, for as long as there is no snapshot."""
 
-    clock: Callable[[], float]
+    clock: Clock
     root: View = View.OVERVIEW
     overlay: View | None = None
 
@@ -271,7 +271,7 @@ class MainState(Struct):
         self._sort_lists(kept.sorts)
         self.last_filter = kept.last_filter
 
-    def again(self, clock: Callable[[], float]) -> MainState:
+    def again(self, clock: Clock) -> MainState:
         """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
         lists = {name: replace(one, marks={}, scope=None) for name, one in self.lists.items()}
         return MainState(clock, self.root, lists=lists, aside_box=self.aside_box, last_filter=self.last_filter)

@@ -21,7 +21,20 @@ from spooltop.model import units
 from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, TrackedMessage, warnings_of
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import ASIDE, PAST, WHOLE, Action, Box, Json, Row, Verdict, escape, printable, program, same_json
+from spooltop.model.vocabulary import (
+    ASIDE,
+    PAST,
+    WHOLE,
+    Action,
+    Box,
+    JsonObject,
+    Row,
+    Verdict,
+    escape,
+    printable,
+    program,
+    same_json,
+)
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
 from ..commands import View, command_for, plan_words
@@ -406,7 +419,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     asked_at = 0.0
     """The time that ``early`` is judged by: that of a key or of painting."""
 
-    def __init__(self, session: Session, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
+    def __init__(self, session: Session, action: Action, selection: Selection, options: JsonObject | None = None) -> None:
         super().__init__(session)
         self.action = action
         self.selection = selection

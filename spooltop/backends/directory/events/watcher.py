@@ -26,7 +26,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY, inotify_add_watch, inotify_init
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import Watch
-from spooltop.model.vocabulary import Box, is_lock_name
+from spooltop.model.vocabulary import Box, Clock, is_lock_name
 from spooltop.stop_event import StopEvent
 
 from ..storage.disk import changes_unseen, sends_no_events
@@ -101,7 +101,7 @@ class Event(NamedTuple):
 
 
 def inotify_source(
-    boxes: Mapping[str, str], stop: StopEvent, monotonic: Callable[[], float] = time.monotonic
+    boxes: Mapping[str, str], stop: StopEvent, monotonic: Clock = time.monotonic
 ) -> Iterator[Events]:
     """Yields the events in the directories ``boxes``, path → name of the box, until ``stop`` is set; at the start and after each
     second without any it yields ``Events`` that are empty. Raises ``OSError`` where a directory cannot be watched, with the limit
@@ -348,7 +348,7 @@ class ChangeWaiter(Struct):
     """Waits for a change, or for the time at which a look is due. Thread-safe. Listeners set ``changed``, and so does whoever
     wants a look."""
 
-    _monotonic: Callable[[], float]
+    _monotonic: Clock
     changed: threading.Event = field(default_factory=threading.Event)
     _due: float | None = None
 

@@ -22,7 +22,7 @@ from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model.plan import ItemResult, Outcome, Plan, ResultSequence
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict, escape
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, JsonObject, Stop, Verdict, escape
 
 from ...journal.item_operator import Skipped
 from ...journal.log_store import LogFiles, plain_now
@@ -48,9 +48,9 @@ class Run(NamedTuple):
     folder_id: tuple[int, int]
     to_box: Box | None
     to_folder: str
-    given: Mapping[str, Json] | None
+    given: JsonObject | None
     elsewhere: str
-    was: Mapping[str, Json] | None = None
+    was: JsonObject | None = None
     own_metadata: bool = False
     moves: Sequence[Pinned] = ()
     forced: bool = False
@@ -138,7 +138,7 @@ def runs_of(
 
 def _metadata_beside(
     folders: Folders, message: Message, *, read: bool, many: bool
-) -> tuple[Mapping[str, Json] | None, bool]:
+) -> tuple[JsonObject | None, bool]:
     """The metadata of a message that had been set aside, None where there are none or they are not to be ``read``, and whether it
     may have a file of its own. A file is written before its message arrives, so a list of them that is made after the plan has
     those of all messages of the plan."""
@@ -262,7 +262,7 @@ class _Common(NamedTuple):
 
     inode: int
     words: str
-    said: Mapping[str, Json]
+    said: JsonObject
 
 
 _NOTHING = _Common(0, "", {})
@@ -633,7 +633,7 @@ class Mover:
         self._metas = MetaWriter(dirs, shared)
         self._changed = ChangedFolders(dirs, self._lookup)
 
-    def run(self, runs: Sequence[Run], stop: Callable[[], bool]) -> BatchOutcome:
+    def run(self, runs: Sequence[Run], stop: Stop) -> BatchOutcome:
         """Moves the messages of a batch one after the other, until ``stop`` says so after one, and syncs what was changed. Never
         raises ``OSError``: each message has its outcome."""
         self._recheck.prepare(
@@ -668,7 +668,7 @@ class Mover:
         self._changed.sync()
         self._metas.forget()
 
-    def _move_run(self, run: Run, tried: _Tried, stop: Callable[[], bool]) -> bool:
+    def _move_run(self, run: Run, tried: _Tried, stop: Stop) -> bool:
         """Moves or deletes the messages of ``run``, False where ``stop`` has ended it. A message with anything else to say than
         that it is done has its outcome in ``tried.others``."""
         box, to_box, live, free, dead = run.box, run.to_box, run.to_box in LIVE, not run.held_by_a_lock, self._recheck.dead

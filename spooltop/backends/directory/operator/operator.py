@@ -37,7 +37,7 @@ from spooltop.model.plan import (
     boxes_of,
 )
 from spooltop.model.redact import Redactor
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, Row, Verdict, escape, program
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, JsonObject, Row, Stop, Verdict, escape, program
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, undos_of
 from ...journal.log_store import FULL, STATE_DIR, LogStore
@@ -293,7 +293,7 @@ class OperatorChain:
     def candidates(self, request: Request) -> Candidates:
         return self._of(request.action, request.options.get("undoes")).candidates(request)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
+    def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
         return self._of(plan.action, plan.options.get("undoes")).perform(plan, stop)
 
     def trail(self, operation: str) -> AuditTrail:
@@ -355,7 +355,7 @@ class DirectoryOperator(Struct, kw_only=True):
         with self._opened(request.action) as opened:
             return opened.candidates(request)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
+    def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
         """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
         journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
         with self._opened(plan.action) as opened:
@@ -463,7 +463,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome, None]):
         self._runs = list(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
         return MoveIntent([run.logged() for run in self._runs])
 
-    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
+    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Stop) -> EndedStep[BatchOutcome]:
         assert self._mover is not None  # as ``_intent`` made it
         outcome = self._mover.run(self._runs, stop)
         return EndedStep(results_of(self._runs, pinned_of(items), outcome), outcome)
@@ -501,7 +501,7 @@ _MOST_BYTES = 1 << 30
 class NamedContent(InjectedContent):
     """The content of messages that are files: their names are in it. ``canary``: they are marked as test messages."""
 
-    def __init__(self, options: Mapping[str, Json]) -> None:
+    def __init__(self, options: JsonObject) -> None:
         super().__init__(options, _MOST_BYTES)
         self.canary = bool(options.get("canary"))
 
@@ -532,7 +532,7 @@ def new_messages(content: NamedContent, us: int, count: int) -> list[Item]:
 
 
 def put_messages(
-    dirs: SpoolDirs, content: NamedContent, names: Sequence[str], first: int, stop: Callable[[], bool]
+    dirs: SpoolDirs, content: NamedContent, names: Sequence[str], first: int, stop: Stop
 ) -> BatchOutcome:
     """Puts one message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the first
     of ``names`` in the plan, from 1. Never raises ``OSError``."""
@@ -584,7 +584,7 @@ class _Puts(_OpenSpool):
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
         return MoveIntent([MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)])
 
-    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
+    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Stop) -> EndedStep[BatchOutcome]:
         outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)
         results = [
             ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")

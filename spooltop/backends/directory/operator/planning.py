@@ -25,7 +25,21 @@ from spooltop.model import query
 from spooltop.model.plan import BATCH, Candidates, Item, Progress, Refusal, Request
 from spooltop.model.queue import again_words
 from spooltop.model.units import size
-from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Owner, Row, Verdict, escape, program
+from spooltop.model.vocabulary import (
+    ASIDE,
+    DIED,
+    NOT_A_CLAIM,
+    Action,
+    Box,
+    Json,
+    JsonObject,
+    Owner,
+    Row,
+    Stop,
+    Verdict,
+    escape,
+    program,
+)
 
 from ...journal.log_store import OPERATION
 from ..listing import ordered
@@ -52,7 +66,7 @@ class Group(Struct, frozen=True, eq=False):
     verdict: Verdict | None = None
     evidence: str = ""
     owner: Owner | None = None
-    metadata: Mapping[str, Json] = {}
+    metadata: JsonObject = {}
     goes_back: bool = False
 
 
@@ -141,12 +155,12 @@ class Way(Struct, frozen=True, eq=False):
     folder: str | None = None
     suffix: str | None = None
     name: str = ""
-    meta: Mapping[str, Json] | None = None
+    meta: JsonObject | None = None
     warning: str = ""
 
     @classmethod
     def to(
-        cls, box: Box, folder: str, message: Message, name: str, meta: Mapping[str, Json] | None = None, warning: str = ""
+        cls, box: Box, folder: str, message: Message, name: str, meta: JsonObject | None = None, warning: str = ""
     ) -> Way:
         """The way of ``message``, which is called ``name`` there."""
         end = message.id_end
@@ -635,7 +649,7 @@ class SelectedMessages:
 
     def _metadata(
         self, box: Box, folder: str, names: Sequence[str], alone: Collection[str]
-    ) -> Callable[[str], Mapping[str, Json]]:
+    ) -> Callable[[str], JsonObject]:
         """Tells the metadata beside each of ``names``; ``alone`` are those that have a file of their own."""
         shared = self._folders.shared(box, folder)
         own = {name: self._folders.metadata_of(Place(box, name, folder)) for name in set(alone).intersection(names)}
@@ -643,7 +657,7 @@ class SelectedMessages:
 
     def _selected(
         self, box: Box, folder: str, names: Sequence[str], judge: Judge | None = None,
-        metadata: Callable[[str], Mapping[str, Json]] = lambda _: _NO_METADATA,
+        metadata: Callable[[str], JsonObject] = lambda _: _NO_METADATA,
     ) -> list[Message]:  # fmt: skip
         """The messages of one folder that are selected. What has gone since it was listed is left out."""
         selection, forms = self._selection, NameForms.of(names, claimed=is_claimed(box))
@@ -691,10 +705,10 @@ def _source(box: Box, form: NameForm) -> str | None:
     return (like or grammar.parse(form.name, claimed=is_claimed(box))).source
 
 
-_NO_METADATA: Mapping[str, Json] = MappingProxyType({})
+_NO_METADATA: JsonObject = MappingProxyType({})
 
 
-def _in_order(found: Sequence[Message], stopped: Callable[[], bool]) -> Iterator[list[Message]]:
+def _in_order(found: Sequence[Message], stopped: Stop) -> Iterator[list[Message]]:
     """Puts messages of several boxes and folders into one order, the oldest first."""
     keys: Sequence[Any] = [one.name for one in found]
     if not all(one.id_end for one in found):  # the names do not all begin with the time

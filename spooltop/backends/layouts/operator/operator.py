@@ -16,7 +16,7 @@ from spooltop.engine.system.files import closing
 from spooltop.errors import AuditFailed, Refused, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, Selection
-from spooltop.model.vocabulary import Action, Box, Row, Verdict, escape
+from spooltop.model.vocabulary import Action, Box, Clock, Row, Stop, Verdict, escape
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, changed, outcome_of, ref_of
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, LogStore
@@ -547,8 +547,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         around: Surroundings,
         files: LogFiles | None = None,
         *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = time.time,
+        monotonic: Clock = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         state_dir: str = STATE_DIR,
@@ -591,7 +591,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         return [f"Operation {one} was cut off; what it left half done is finished first." for one in cut_off]
 
     @contextmanager
-    def _locked(self, dirs: QueueDirs, fd: int, stop: Callable[[], bool], otherwise: Exception) -> Iterator[None]:
+    def _locked(self, dirs: QueueDirs, fd: int, stop: Stop, otherwise: Exception) -> Iterator[None]:
         """Holds the lock of the file ``fd``, and closes it. Raises ``otherwise`` where that takes long or ``stop`` says so."""
         with closing(dirs.files, fd):
             left = self._patience
@@ -602,7 +602,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
                 left -= _TICK
             yield
 
-    def _own_turn(self, dirs: QueueDirs, stop: Callable[[], bool]) -> AbstractContextManager[None]:
+    def _own_turn(self, dirs: QueueDirs, stop: Stop) -> AbstractContextManager[None]:
         """Keeps other operators out, so that a message whose record has no result was cut off, and is not being changed. Raises
         ``Refused``, ``OSError``."""
         own = dirs.private_dir(create=True)
@@ -611,7 +611,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         refused = Refused(why, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
         return self._locked(dirs, open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own)), stop, refused)
 
-    def _program_locked(self, dirs: QueueDirs, stop: Callable[[], bool]) -> AbstractContextManager[None]:
+    def _program_locked(self, dirs: QueueDirs, stop: Stop) -> AbstractContextManager[None]:
         """Holds the lock of the queue's program, which takes it around each change of its own, where it has one. Raises
         ``Skipped`` where it cannot be had, ``OSError``."""
         path = self._layout.lock
@@ -623,7 +623,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         return self._locked(dirs, fd, stop, skipped)
 
     @contextmanager
-    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+    def _turn(self, plan: Plan, stop: Stop) -> Iterator[None]:
         with self._translate_errors(), self._opened() as dirs, self._own_turn(dirs, stop):
             self._dirs = dirs
             try:
@@ -640,7 +640,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
             finally:
                 self._dirs = None
 
-    def _finish_others(self, dirs: QueueDirs, plan: Plan, stop: Callable[[], bool]) -> None:
+    def _finish_others(self, dirs: QueueDirs, plan: Plan, stop: Stop) -> None:
         """Completes once for each plan what a crash cut off, but for the operation that the plan undoes."""
         self._looked_after.add(plan.operation)
         self._finished = {}
@@ -665,7 +665,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         changes = (placed(ref_of(item, MessagePlan).changes, plan.operation, number) for number, item in enumerate(items, place))
         return LayoutIntent(items=tuple(changes))
 
-    def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> EndedStep[LayoutOutcome]:
+    def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Stop) -> EndedStep[LayoutOutcome]:
         dirs = self._dirs
         assert dirs is not None  # only in a turn
         results: list[ItemResult] = []
@@ -693,7 +693,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         return EndedStep(results, _batch_outcome([ItemOutcome(one.outcome, one.reason) for one in results]))
 
     def _change(
-        self, dirs: QueueDirs, item: Item, batch: LayoutIntent, changes: MessageChanges, stop: Callable[[], bool]
+        self, dirs: QueueDirs, item: Item, batch: LayoutIntent, changes: MessageChanges, stop: Stop
     ) -> ItemResult:
         """Changes one message. Raises ``HalfDone``."""
         ref = ref_of(item, MessagePlan)

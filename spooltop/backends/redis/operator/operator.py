@@ -31,7 +31,7 @@ from spooltop.model.plan import (
 )
 from spooltop.model.queue import again_words
 from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Row, Verdict, escape, json_object
+from spooltop.model.vocabulary import RUNNING, Action, Box, Clock, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore
@@ -199,7 +199,7 @@ def _row(server: OperatorConnection) -> Row:
     return Row(server.address, Box.CUR, server.address, server.address)
 
 
-def inject_plan(options: Mapping[str, Json], groups: int, now: float) -> Candidates:
+def inject_plan(options: JsonObject, groups: int, now: float) -> Candidates:
     """Checks the options of test messages. Raises ``UsageError``."""
     content = InjectedContent(options, _MOST_BYTES)
     first = content.data(1, "", now)
@@ -210,7 +210,7 @@ def inject_plan(options: Mapping[str, Json], groups: int, now: float) -> Candida
     return Candidates(notes=notes, effect=effect)
 
 
-def set_plan(server: OperatorConnection, options: Mapping[str, Json]) -> Candidates:
+def set_plan(server: OperatorConnection, options: JsonObject) -> Candidates:
     """Pins the id last delivered to a group and the one that it gets. Options: ``source``, the group; ``value``, an id, ``0`` or
     ``$``. Raises ``UsageError``."""
     source, value = options.get("source"), options.get("value")
@@ -591,7 +591,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
     at_once = AT_ONCE
 
     def __init__(
-        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Callable[[], float],
+        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Clock,
         state: str | None, read_only: str | None,
     ) -> None:  # fmt: skip
         store = LogStore(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
@@ -624,7 +624,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
                 return pause_plan(self._server, request, self._user)
         return GroupChooser(self._server, self._judged, request).choose()
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
+    def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
         that batch was not done. What was sent and not answered is in the results, and raises ``Unavailable`` after them."""
         check_master(self._server)
@@ -648,7 +648,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
     def _recorded(self, intent: BatchIntent) -> BatchIntent:
         return intent.checked()
 
-    def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Callable[[], bool]) -> EndedStep[BatchChanged]:
+    def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Stop) -> EndedStep[BatchChanged]:
         count = len(intent.changes)
         try:
             outcomes = self._server.perform(intent)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from spooltop.errors import Unavailable, Unreadable
 from spooltop.model.backend import ListQuery
 from spooltop.model.plan import Selection
-from spooltop.model.vocabulary import Box, Key, Owner, Row, Verdict
+from spooltop.model.vocabulary import Box, Clock, Key, Owner, Row, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames
@@ -154,7 +154,7 @@ class StreamFetcher(Struct):
 
     _ask: Callable[..., list[Reply]]
     _names: StreamNames
-    _now: Callable[[], float]
+    _now: Clock
     _scripts: bool = True
     entry_size: int = 0
     """Bytes of an entry in the mean, as far as that is known."""

@@ -32,7 +32,21 @@ from spooltop.model.snapshot import (
 )
 from spooltop.model.units import age, count
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import ASIDE, Action, Box, Holders, Holding, Key, Payload, Row, Verdict, began, escape, json_object
+from spooltop.model.vocabulary import (
+    ASIDE,
+    Action,
+    Box,
+    Holders,
+    Holding,
+    Key,
+    Payload,
+    Row,
+    Stop,
+    Verdict,
+    began,
+    escape,
+    json_object,
+)
 
 from ...row_listing import RowListing
 from ..client import Endpoint, text_of
@@ -530,7 +544,7 @@ class StreamReader:
         return Viewer(user_name(os.geteuid()), os.geteuid(), words)
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+        self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         self._step = f"listing {query.box}"
         kept = self._kept.pop(query, None)  # while the server is away, what was fetched of it is all there is
@@ -545,7 +559,7 @@ class StreamReader:
         return made
 
     def _listed(
-        self, query: ListQuery, before: Listing | None, cancelled: Callable[[], bool], progress: ListProgress | None
+        self, query: ListQuery, before: Listing | None, cancelled: Stop, progress: ListProgress | None
     ) -> Listing:  # fmt: skip
         parts = self._parts(query.box)
         if (backwards := in_order_of_ids(query)) is not None:
