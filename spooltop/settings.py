@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model.target import Target, full_name, has_password, has_scheme
@@ -51,7 +51,7 @@ class Settings(Struct, frozen=True):
     ``origins`` says where each is set: ``SPOOLTOP_NAME``, or ``name in FILE``."""
 
     words: Environ
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = {}
 
     def items(self, name: str) -> tuple[str, ...]:
         """Returns one of ``LISTS``; empty if it is not set."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from spooltop.errors import SpooltopError
 
@@ -254,7 +254,7 @@ class OpenSettings(Struct, frozen=True):
     retention: float = 0.0
     stale_after: float = 300.0
     described_after: float = 0.0
-    redactor: Redactor = field(default_factory=Redactor)
+    redactor: Redactor = Redactor()
     who_writes: bool = False
     state: str | None = None
     side_files: tuple[str, ...] = ()

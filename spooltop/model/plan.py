@@ -230,7 +230,7 @@ class Request(Struct, frozen=True):
     action: Action
     selection: Selection
     force: bool = False
-    options: JsonObject = field(default_factory=dict)
+    options: JsonObject = {}
     at: float = 0.0
     progress: Progress = field(default_factory=Progress)
 
@@ -303,7 +303,7 @@ class Plan(Candidates, frozen=True, kw_only=True):
     confirm: Confirm = Confirm.NOTHING
     force: bool = False
     command: tuple[str, ...] = ()
-    options: JsonObject = field(default_factory=dict)
+    options: JsonObject = {}
     undone: Action | None = None
     unproven: int = 0
 

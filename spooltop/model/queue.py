@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from .vocabulary import escape
 
@@ -164,7 +164,7 @@ class QueueOptions(Struct, frozen=True):
     hosts: str = "any"
     as_spool: bool = False
     create: bool = False
-    words: Callable[[], Mapping[str, str]] = field(default=dict)
+    words: Callable[[], Mapping[str, str]] = dict
 
 
 class OthersClaims(NamedTuple):

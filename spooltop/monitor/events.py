@@ -51,7 +51,7 @@ class QueueEvent(Struct, frozen=True):
     target: str
     subject: str
     text: str
-    more: JsonObject = field(default_factory=dict)
+    more: JsonObject = {}
 
 
 class TargetEvents(Struct):

@@ -200,13 +200,13 @@ def _read_mutes(folder: str) -> dict[str, dict[str, float]]:
 
 class _View(Struct):
     view: str = ""
-    sorts: dict[str, str] = field(default_factory=dict)
+    sorts: dict[str, str] = {}
     last_filter: Annotated[str, Meta(max_length=_LONGEST_FILTER)] = ""
 
 
 class _Views(Struct):
     schema: Literal[1] = 1
-    targets: dict[str, Any] = field(default_factory=dict)
+    targets: dict[str, Any] = {}
 
 
 def _encode_view(kept: KeptView) -> _View:

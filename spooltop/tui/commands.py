@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor
@@ -65,14 +65,14 @@ class ListState(Struct):
 
     box: Box | None = None
     """The box that is listed; None where the view lists no messages."""
-    sort: Sort = field(default_factory=Sort)
+    sort: Sort = Sort()
     filter: str = ""
     scope: Problem | ConsumerRow | None = None
     """The problem or consumer that the list was opened from, whose messages it shows."""
     problems_only: bool = False
     cursor: Key | None = None
     index: int = 0
-    marks: dict[Key, None] = field(default_factory=dict)
+    marks: dict[Key, None] = {}
 
     @property
     def selection(self) -> Selection | None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine import names
@@ -111,7 +111,7 @@ class BoxScan(Struct, frozen=True):
     False where the directory changed during the scan, ``complete`` is False where the listing broke off.
     """
 
-    names: list[str] = field(default_factory=list)
+    names: list[str] = []
     oldest_us: int | None = None
     oldest_name: str | None = None
     irregular: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class BoxScan(Struct, frozen=True):
     as_of: float = 0.0
     number: int = 0
     staged: tuple[str, ...] = ()
-    kept: dict[object, Any] = field(default_factory=dict)
+    kept: dict[object, Any] = {}
     """Values derived from ``names``, for as long as there is no newer scan."""
 
     def once(self, what: str, make: Callable[[], T]) -> T:

@@ -58,7 +58,7 @@ from itertools import accumulate
 from types import NoneType
 from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from spooltop.engine.system.syscalls import advice
@@ -149,7 +149,7 @@ class LoggedOperation(Struct, Generic[IntentT, ResultT]):
 
     first: IntentT
     trusted: bool
-    steps: dict[int, tuple[IntentT, ResultT | None]] = field(default_factory=dict)
+    steps: dict[int, tuple[IntentT, ResultT | None]] = {}
 
     @property
     def operation(self) -> str:

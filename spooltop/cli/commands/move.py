@@ -14,7 +14,7 @@ from math import ceil
 from shlex import quote
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import ClaimLost, Refused, SpooltopError, Unavailable, UsageError
@@ -38,7 +38,7 @@ class Moved(Struct, frozen=True):
     known: int
     taken: int
     left: QueueCounts
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: Mapping[str, int] = {}
     stopped: bool = False
 
 

@@ -160,15 +160,15 @@ class CommandWorker(Struct):
     quiet: bool = False
     tick: Clock = time.monotonic
     clock: Clock = time.time
-    _running: list[_Job] = field(default_factory=list)
+    _running: list[_Job] = []
     _stops: int = 0
     _failures: int = 0
     _broken: SpooltopError | None = None
-    _waits: set[str] = field(default_factory=set)
+    _waits: set[str] = set()
     """Errors that it has said it waits for, since it could go on last."""
-    _unsaid: list[tuple[_Job, int]] = field(default_factory=list)
+    _unsaid: list[tuple[_Job, int]] = []
     """Commands that ended while the queue did not answer, with their exit codes: their claims are still to be ended."""
-    _kept: list[QueueClaim] = field(default_factory=list)
+    _kept: list[QueueClaim] = []
     """Claims that could not be ended: one that is dropped is handed back at once, and taken again."""
     _pause: Pause | None = None
     _recovered_at: float | None = None

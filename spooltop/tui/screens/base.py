@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -79,7 +79,7 @@ class SessionState(Struct):
 
     snapshot: Snapshot | None = None
     """The newest snapshot, whatever the main screen shows."""
-    results: list[Result] = field(default_factory=list)
+    results: list[Result] = []
     """The results of all operations so far, oldest first. The worker appends to it."""
     early: str = ""
     """The key that would confirm a plan and came before that plan was painted, as the last key; "" where none did."""

@@ -66,8 +66,8 @@ class Events(Struct):
     gives a message back under the same name every time. ``lost``: the kernel's queue overflowed. ``ended``: a directory was
     removed, moved or unmounted."""
 
-    added: dict[str, Counter[str]] = field(default_factory=dict)
-    deleted: dict[str, Counter[str]] = field(default_factory=dict)
+    added: dict[str, Counter[str]] = {}
+    deleted: dict[str, Counter[str]] = {}
     back: dict[str, set[str]] | None = None
     """Names that were both added and deleted and whose last event was the addition. None: the order is unknown."""
     count: int = 0
@@ -334,7 +334,7 @@ class EventReport(Struct):
     ``reason`` says why, and is empty while listening begins. ``restarted``: something was lost, so everything has to be listed
     again. ``until``: the events up to then are included (epoch seconds); None before listening began."""
 
-    batches: list[Events] = field(default_factory=list)
+    batches: list[Events] = []
     exact: bool = False
     listening: bool = False
     reason: str = ""

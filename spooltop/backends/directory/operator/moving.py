@@ -443,8 +443,8 @@ class Repaired(Struct):
     """The names that were removed. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other
     files that lost a second name, which has changed their ctime."""
 
-    in_cur: dict[tuple[str, int], str] = field(default_factory=dict)
-    inodes: set[int] = field(default_factory=set)
+    in_cur: dict[tuple[str, int], str] = {}
+    inodes: set[int] = set()
 
 
 def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
@@ -615,7 +615,7 @@ class _Tried(Struct):
 
     by_clock: bool
     count: int = 0
-    others: list[MoveOutcome] = field(default_factory=list)
+    others: list[MoveOutcome] = []
     from_ns: int = field(default_factory=time_ns)
     until_ns: int = field(default_factory=time_ns)
 

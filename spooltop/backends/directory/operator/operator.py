@@ -339,7 +339,7 @@ class DirectoryOperator(Struct, kw_only=True):
     state_dir: str = STATE_DIR
     user: str | None = None
     on_close: Callable[[], None] = lambda: None
-    performed: set[str] = field(default_factory=set)
+    performed: set[str] = set()
     repaired: bool = False
     watched_tmp: bool = False
     read_only: str | None = None

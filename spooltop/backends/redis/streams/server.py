@@ -345,7 +345,7 @@ class Look(Struct, frozen=True):
     server: ServerFacts
     connected: frozenset[str] | None = None
     connections: frozenset[Connection] = frozenset()
-    hidden: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, str] = {}
 
 
 class KeptAnswers(Struct):
