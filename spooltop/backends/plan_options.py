@@ -6,8 +6,8 @@ import os
 
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import REASON_AT_MOST
-from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import JsonObject, escape_text, fill
+from spooltop.model.vocabulary import size as size_words
 
 _SHOWN = 60
 """Bytes of the first test message that a plan shows."""

@@ -16,8 +16,7 @@ from msgspec import Struct
 from spooltop.errors import UsageError
 from spooltop.model.backend import Sort
 from spooltop.model.plan import Selection
-from spooltop.model.units import parse_age, parse_rate
-from spooltop.model.vocabulary import Box, Verdict, unescape
+from spooltop.model.vocabulary import Box, Verdict, parse_age, parse_rate, unescape
 from spooltop.startup import WITH_VALUE
 
 from .context import Arguments, Terminal

@@ -11,8 +11,7 @@ from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.target import without_secrets
-from spooltop.model.units import age, clock_time, count, since
-from spooltop.model.vocabulary import Box, escape, printable
+from spooltop.model.vocabulary import Box, age, clock_time, count, escape, printable, since
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch
 from spooltop.targets import count_boxes
 

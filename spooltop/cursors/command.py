@@ -10,8 +10,7 @@ from spooltop.control import Control
 from spooltop.cursors.model import Cursor, parse_value
 from spooltop.errors import UsageError
 from spooltop.model.plan import Selection
-from spooltop.model.units import parse_age
-from spooltop.model.vocabulary import Action, Json, escape, unescape
+from spooltop.model.vocabulary import Action, Json, escape, parse_age, unescape
 
 from .render import cursor_lines, cursors_json
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from spooltop.cursors.model import Cursor, CursorSection
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.snapshot import Snapshot
 from spooltop.tui.draw.elements import (
     BLANK,

@@ -11,8 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from spooltop.cursors.model import CursorSection, CursorWrite, direction, order, pick, shown
-from spooltop.model.units import age, interval
-from spooltop.model.vocabulary import Json, LockHolder, escape, program
+from spooltop.model.vocabulary import Json, LockHolder, age, escape, interval, program
 
 RING = 200
 """Most writes that are kept of each source."""

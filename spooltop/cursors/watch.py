@@ -22,8 +22,7 @@ from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation, Problem, Severity
-from spooltop.model.units import age, fit, interval
-from spooltop.model.vocabulary import Action, Environ, Json, JsonObject, escape
+from spooltop.model.vocabulary import Action, Environ, Json, JsonObject, age, escape, fit, interval
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name
 from spooltop.observe.thresholds import Thresholds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Lock, LockHolder, program
 from spooltop.tui.draw.elements import (

@@ -42,7 +42,6 @@ from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets
 from spooltop.model.proc import Mount
-from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import (
     EXITED,
     LOCK_SUFFIXES,
@@ -51,6 +50,7 @@ from spooltop.model.vocabulary import (
     Lock,
     LockHolder,
     Verdict,
+    clock_time,
     escape,
     is_lock_name,
     json_object,

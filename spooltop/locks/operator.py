@@ -34,8 +34,7 @@ from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticke
 from spooltop.errors import UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, Outcome, Refusal, Request, Selection
-from spooltop.model.units import age, count, duration
-from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, escape
+from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
 from .lock_files import (
     KIND,

@@ -7,8 +7,7 @@ from typing import Any
 
 from spooltop.cli.render.as_json import holder, members
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.units import age, count, fit, percent, since
-from spooltop.model.vocabulary import EXITED, RUNNING, Lock, LockHolder, escape, printable
+from spooltop.model.vocabulary import EXITED, RUNNING, Lock, LockHolder, age, count, escape, fit, percent, printable, since
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:

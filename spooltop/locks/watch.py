@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spooltop.model.snapshot import Observation, Problem, Severity
-from spooltop.model.units import age, count, percent, since
-from spooltop.model.vocabulary import Lock, escape
+from spooltop.model.vocabulary import Lock, age, count, escape, percent, since
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name, counted, watch_words
 from spooltop.observe.thresholds import Thresholds
 

@@ -15,8 +15,7 @@ from msgspec.structs import force_setattr
 
 from spooltop.errors import Refused, Stopped
 
-from .units import duration, rate_limit
-from .vocabulary import Action, Box, Environ, Json, JsonObject, Key, Ref, Row, Stop, Verdict, escape
+from .vocabulary import Action, Box, Environ, Json, JsonObject, Key, Ref, Row, Stop, Verdict, duration, escape, rate_limit
 
 
 class Selection(Struct, frozen=True):

@@ -34,8 +34,7 @@ from msgspec import Struct
 from spooltop.cursors.model import Cursor
 from spooltop.errors import UsageError
 
-from .units import parse_age, since
-from .vocabulary import Box, Lock, Row, Verdict, escape
+from .vocabulary import Box, Lock, Row, Verdict, escape, parse_age, since
 
 if TYPE_CHECKING:
     from .plan import OperationRecord

@@ -15,8 +15,7 @@ from spooltop.cursors.model import Cursor, CursorSource, Poll
 
 from .backend import Capabilities
 from .plan import Selection
-from .units import age, at_most, count, duration, percent, since, size
-from .vocabulary import DIED, Box, Key, Lock, Owner, Row, Verdict, escape
+from .vocabulary import DIED, Box, Key, Lock, Owner, Row, Verdict, age, at_most, count, duration, escape, percent, since, size
 
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
 

@@ -17,8 +17,7 @@ from spooltop.control import Control
 from spooltop.errors import Refused
 from spooltop.model.snapshot import Disk, Problem, Severity, Snapshot
 from spooltop.model.target import FolderState, MountState, PlaceFacts, Trial, has_scheme
-from spooltop.model.units import DAY, HOUR, count, duration, percent, size
-from spooltop.model.vocabulary import Action, escape
+from spooltop.model.vocabulary import DAY, HOUR, Action, count, duration, escape, percent, size
 
 # Result of one check of ``spooltop doctor``.
 

@@ -30,8 +30,7 @@ from msgspec.structs import replace
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Observation, Problem, Rates, Snapshot, pause_words
-from spooltop.model.units import span
-from spooltop.model.vocabulary import ASIDE, Box, Clock
+from spooltop.model.vocabulary import ASIDE, Box, Clock, span
 
 _NUMBER = re.compile(r"([0-9]+)")
 _DIGITS = 20

@@ -26,8 +26,24 @@ from spooltop.model.snapshot import (
     Snapshot,
     pause_words,
 )
-from spooltop.model.units import age, count, fit, interval, rate, size
-from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Action, Box, Environ, JsonObject, Row, Verdict, began, escape
+from spooltop.model.vocabulary import (
+    DIED,
+    NOT_A_CLAIM,
+    Action,
+    Box,
+    Environ,
+    JsonObject,
+    Row,
+    Verdict,
+    age,
+    began,
+    count,
+    escape,
+    fit,
+    interval,
+    rate,
+    size,
+)
 
 from .flow import (
     CELL,

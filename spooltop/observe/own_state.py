@@ -22,8 +22,7 @@ from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.backend import KeptView, Sort
 from spooltop.model.snapshot import Problem, Severity, Snapshot
-from spooltop.model.units import clock_time
-from spooltop.model.vocabulary import Clock, Environ, escape, unescape
+from spooltop.model.vocabulary import Clock, Environ, clock_time, escape, unescape
 
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""

@@ -6,8 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import UsageError
-from spooltop.model.units import parse_age
-from spooltop.model.vocabulary import Environ
+from spooltop.model.vocabulary import Environ, parse_age
 
 PREFIX = "SPOOLTOP_"
 

@@ -46,8 +46,7 @@ from spooltop.model.plan import (
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation
 from spooltop.model.target import full_name, has_scheme
-from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import WHOLE, Action, Box, Clock, Json, JsonObject, Stop, Verdict, escape
+from spooltop.model.vocabulary import WHOLE, Action, Box, Clock, Json, JsonObject, Stop, Verdict, age, duration, escape
 
 # Files of the user: the text of test messages, read once, when the plan is made, so that the messages that are put are those that
 # were shown; a message that is saved, which never replaces another file.

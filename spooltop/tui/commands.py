@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.backend import Capabilities, Sort
 from spooltop.model.plan import Plan, Selection
 from spooltop.model.snapshot import BoxState, ConsumerRow, Problem, Snapshot

@@ -22,7 +22,7 @@ from textual.message_pump import MessagePump
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.backend import KeptView, Listing, ListQuery
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Observation, Snapshot
 from spooltop.model.vocabulary import Clock, Key, Row

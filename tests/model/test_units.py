@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import get_character_cell_size
 
 from spooltop.errors import UsageError
-from spooltop.model import units
-from spooltop.model.units import age, cells, clock_time, count, duration, fit, interval, parse_age, percent, rate, size, span
+from spooltop.model import vocabulary as units
+from spooltop.model.vocabulary import age, cells, clock_time, count, duration, fit, interval, parse_age, percent, rate, size, span
 
 TIMES = st.floats(min_value=-1e6, max_value=1e18) | st.just(float("inf"))
 

@@ -29,8 +29,7 @@ from spooltop.model.snapshot import (
     VerdictCounts,
     Viewer,
 )
-from spooltop.model.units import cells
-from spooltop.model.vocabulary import Box, Lock, LockHolder, Owner, Row, Verdict
+from spooltop.model.vocabulary import Box, Lock, LockHolder, Owner, Row, Verdict, cells
 from spooltop.observe.flow import CELL, HolderRates, TrendWatch
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds

@@ -18,8 +18,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request
 from spooltop.model.snapshot import Observation, Pause, pause_words
-from spooltop.model.units import count
-from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, escape
+from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
 from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
 from ..journal.log_store import LogStore

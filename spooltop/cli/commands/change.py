@@ -13,8 +13,7 @@ from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection, TrackedMessage
 from spooltop.model.target import has_scheme
-from spooltop.model.units import duration
-from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, escape
+from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, duration, escape
 from spooltop.operate.operations import accepts, confirm_words
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, Terminal, signals_received

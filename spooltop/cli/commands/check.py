@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.snapshot import CODES, Severity, Snapshot, pause_words
-from spooltop.model.units import age, count, parse_age
-from spooltop.model.vocabulary import LIVE, Box, escape
+from spooltop.model.vocabulary import LIVE, Box, age, count, escape, parse_age
 from spooltop.run_each import run_each
 
 from ..context import Arguments, targets_of

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from spooltop.errors import UsageError
 from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, layout_warnings, try_layout
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.vocabulary import Row, escape
 
 from ..context import NOTHING_MATCHED, Arguments

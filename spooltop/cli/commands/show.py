@@ -13,8 +13,7 @@ from spooltop.errors import NoSuchOperation, Refused, Unreadable, UsageError
 from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import OperationRecord, Selection
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, nameless_words
-from spooltop.model.units import age, duration, fit, since, size
-from spooltop.model.vocabulary import LIVE, Box, Row, escape, printable
+from spooltop.model.vocabulary import LIVE, Box, Row, age, duration, escape, fit, printable, since, size
 
 from ..context import NOTHING_MATCHED, Arguments, ProgressLine, answered, here_or, while_waiting
 from ..parser import id_of, selection_of

@@ -23,8 +23,7 @@ from spooltop.engine.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.queue import Arrivals, Queue, QueueClaim
 from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.units import duration, parse_age
-from spooltop.model.vocabulary import Clock, escape, printable
+from spooltop.model.vocabulary import Clock, duration, escape, parse_age, printable
 from spooltop.settings import load
 
 from ..context import Arguments, Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup

@@ -13,8 +13,7 @@ from spooltop.features import parts
 from spooltop.model.plan import AuditTrail, ItemResult, OperationRecord, Outcome, Plan, Result, Selection
 from spooltop.model.snapshot import BoxState, Pause, Problem, Snapshot
 from spooltop.model.target import full_name
-from spooltop.model.units import since
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, LockHolder, Owner, Payload, Row, escape, escape_text
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, LockHolder, Owner, Payload, Row, escape, escape_text, since
 
 _BOXES = (*LIVE, *ASIDE)
 """Boxes that every target has in JSON, also where they are not visible."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from spooltop.features import parts
 from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
 from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.units import age, clock_time, count, duration, fit, rate, since, size, span
 from spooltop.model.vocabulary import (
     PAST,
     WHOLE,
@@ -18,9 +17,18 @@ from spooltop.model.vocabulary import (
     Payload,
     Row,
     Verdict,
+    age,
+    clock_time,
+    count,
+    duration,
     escape,
     escape_text,
+    fit,
     printable,
+    rate,
+    since,
+    size,
+    span,
     suppressed_words,
 )
 

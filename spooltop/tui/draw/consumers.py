@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.backend import Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, Usage, nameless_words
 from spooltop.model.vocabulary import Box

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.snapshot import Percentiles, kept_words
 from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict, escape
 

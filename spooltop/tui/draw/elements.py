@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from rich.cells import cell_len, get_character_cell_size
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.vocabulary import escape
 
 _ELLIPSIS = "…"

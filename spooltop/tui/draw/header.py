@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.snapshot import Snapshot, capacity_words
 from spooltop.model.vocabulary import Action
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.backend import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Row, Verdict

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from spooltop.cursors.draw import cursor_glance
 from spooltop.locks.draw import lock_lines
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.snapshot import BoxState, Percentiles, Snapshot, expired_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, suppressed_words
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise, starmap
 
 from spooltop.cursors.draw import written
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.snapshot import AGE_BOUNDS, Ages, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Owner, Row, Verdict, began
 

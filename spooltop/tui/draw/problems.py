@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict

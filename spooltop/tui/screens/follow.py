@@ -9,8 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from spooltop.model.plan import TrackedMessage
-from spooltop.model.units import age, duration
-from spooltop.model.vocabulary import Box, Holders, Holding, Key, Owner, Row, Verdict, escape, program
+from spooltop.model.vocabulary import Box, Holders, Holding, Key, Owner, Row, Verdict, age, duration, escape, program
 
 from ..commands import View
 from ..draw.elements import (

@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import Struct
 from textual.app import ComposeResult
 
-from spooltop.model import units
+from spooltop.model import vocabulary as units
 from spooltop.model.backend import Sort
 from spooltop.model.target import full_name, without_secrets
 from spooltop.model.vocabulary import ASIDE, Box, escape

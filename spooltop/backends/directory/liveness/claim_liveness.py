@@ -26,8 +26,7 @@ from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
 from spooltop.model.plan import Progress
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Usage
-from spooltop.model.units import age
-from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Owner, Row, Verdict, began, escape
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Owner, Row, Verdict, age, began, escape
 
 from ..scan import BoxScan
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims

@@ -24,7 +24,6 @@ from spooltop.errors import Unreadable
 from spooltop.model import query
 from spooltop.model.plan import BATCH, Candidates, Item, Progress, Refusal, Request
 from spooltop.model.queue import again_words
-from spooltop.model.units import size
 from spooltop.model.vocabulary import (
     ASIDE,
     DIED,
@@ -39,6 +38,7 @@ from spooltop.model.vocabulary import (
     Verdict,
     escape,
     program,
+    size,
 )
 
 from ...journal.log_store import OPERATION

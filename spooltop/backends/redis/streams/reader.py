@@ -30,8 +30,6 @@ from spooltop.model.snapshot import (
     Viewer,
     Watch,
 )
-from spooltop.model.units import age, count
-from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import (
     ASIDE,
     Action,
@@ -43,10 +41,13 @@ from spooltop.model.vocabulary import (
     Row,
     Stop,
     Verdict,
+    age,
     began,
+    count,
     escape,
     json_object,
 )
+from spooltop.model.vocabulary import size as size_words
 
 from ...row_listing import RowListing
 from ..client import Endpoint, text_of
