@@ -370,7 +370,7 @@ EVERY = 0.1
 _RATE_OVER = 5.0
 """Seconds over which the rate is taken: what comes next resembles what was last."""
 _BAR = 20
-_COUNTED = re.compile(r"([0-9,]+) of ([0-9,]+) (.+)")
+_COUNTED = r"([0-9,]+) of ([0-9,]+) (.+)"
 
 
 class ProgressLine(Closing):
@@ -421,7 +421,7 @@ class ProgressLine(Closing):
         """Shows progress that comes in words: ``230,000 of 300,000 claims judged``. Other words are shown as they are."""
         if not self.due():
             return
-        if found := _COUNTED.fullmatch(words):
+        if found := re.fullmatch(_COUNTED, words):
             self.advance(int(found[1].replace(",", "")), int(found[2].replace(",", "")), found[3])
         else:
             self._paint([self._what, words])

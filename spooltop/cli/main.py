@@ -27,7 +27,7 @@ from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command, sort_
 _NEEDED = ("textual", "watchfiles", "psutil", "filelock")
 _EXTRAS = {"redis": "redis", "prometheus_client": "metrics"}
 """Packages that only an extra of spooltop needs, with the extra."""
-_PACKAGE = re.compile(r"([A-Za-z0-9_.]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
+_PACKAGE = r"([A-Za-z0-9_.]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info"
 
 
 def versions() -> Iterator[str]:
@@ -52,7 +52,7 @@ def installed(names: Sequence[str], folders: Iterable[str]) -> dict[str, str]:
         except OSError:
             continue  # a zip file, or a folder that is not there, which sys.path may well name
         for entry in entries:
-            match = _PACKAGE.fullmatch(entry)
+            match = re.fullmatch(_PACKAGE, entry)
             name = match[1].lower().replace(".", "_") if match else ""
             if match and name in names:
                 found.setdefault(name, match[2])

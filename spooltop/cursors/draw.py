@@ -55,7 +55,7 @@ _STOPS = (
 _LABEL = 11
 _ROWS = 4
 """Writes that are shown before anything is said about their writers."""
-_STAMPED = re.compile(r"\[?\d")
+_STAMPED = r"\[?\d"
 
 
 def verdict_words(cursor: Cursor) -> Line:
@@ -135,7 +135,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, moment: Moment) -> Iterator[tuple
         yield "unsafe", " · ".join(unsafe)
     if cursor.polls:
         last = cursor.polls[0]
-        line = shown(last.line) if _STAMPED.match(last.line) else f"{when(last.at, moment.zone)} {shown(last.line)}"
+        line = shown(last.line) if re.match(_STAMPED, last.line) else f"{when(last.at, moment.zone)} {shown(last.line)}"
         same = f"same start {cursor.same_start}×   " if cursor.same_start > 1 else ""
         yield "poll log", f"{same}{line}"
     if cursor.lock_holders:
@@ -237,9 +237,9 @@ def _lock(write: CursorSection) -> str:
 
 _TITLED = 12
 """Lines from which on the list has a title."""
-_CLAUSE = re.compile(r"[,;] |(?<=\?) ")
+_CLAUSE = r"[,;] |(?<=\?) "
 """Boundaries at which the evidence of a verdict may be cut."""
-_ASKED = re.compile(r"idle or \w+\?")
+_ASKED = r"idle or \w+\?"
 """Text for what is not known: in a short line more useful than the time, which has a column of its own."""
 
 
@@ -276,8 +276,8 @@ def _verdict_in(cursor: Cursor, room: int) -> Line:
     if cursor.verdict == "advancing":
         return verdict_words(replace(cursor, evidence=""))
     evidence = shown(cursor.evidence)
-    asked = _ASKED.search(evidence)
-    ends = [clause.start() for clause in _CLAUSE.finditer(evidence[: max(0, room)])]
+    asked = re.search(_ASKED, evidence)
+    ends = [clause.start() for clause in re.finditer(_CLAUSE, evidence[: max(0, room)])]
     briefs = [*((asked[0], "idle?") if asked else ()), *(evidence[:at] for at in reversed(ends)), ""]
     lines = (verdict_words(replace(cursor, evidence=brief)) for brief in briefs)
     return first_fit(room, whole, *lines, crop(whole, max(0, room)))

@@ -44,9 +44,9 @@ from .history import (
 
 # A cursor file that is watched: the history of each source that it ever had, from its versions and its journal.
 
-COMMON_TEMP = re.compile(r"cursors\.(json\.)?tmp|cursors\.json~")
+COMMON_TEMP = r"cursors\.(json\.)?tmp|cursors\.json~"
 """Temporary names that all writers share."""
-_TEMP_BY_PID = re.compile(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
+_TEMP_BY_PID = r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?"
 _LEFT_BEHIND = 60.0
 _NEAR = 3.0
 """Seconds within which a line of the journal is about a version that was read, or of a poll log about a write that was seen."""
@@ -119,17 +119,17 @@ class WatchedFile:
 
     def _note_temp_files(self, source: CursorSource, now: float) -> None:
         seen = self._temp_files
-        for name in [name for name in seen if name not in source.temp_files and not COMMON_TEMP.fullmatch(name)]:
+        for name in [name for name in seen if name not in source.temp_files and not re.fullmatch(COMMON_TEMP, name)]:
             del seen[name]  # it was not left behind, its writer was at work
         for name in source.temp_files:
-            if COMMON_TEMP.fullmatch(name) or _TEMP_BY_PID.fullmatch(name):
+            if re.fullmatch(COMMON_TEMP, name) or re.fullmatch(_TEMP_BY_PID, name):
                 seen.setdefault(name, now)
 
     def unsafe_names(self, now: float) -> tuple[str, ...]:
         """Returns the names beside it that show an unsafe writer: a temporary name that all writers share, once it was seen (it
         exists only briefly), and a name with a pid that was left behind for a minute."""
         seen = self._temp_files.items()
-        return tuple(sorted(name for name, since in seen if COMMON_TEMP.fullmatch(name) or now - since >= _LEFT_BEHIND))
+        return tuple(sorted(name for name, since in seen if re.fullmatch(COMMON_TEMP, name) or now - since >= _LEFT_BEHIND))
 
     def unread_since(self, since: float) -> int:
         """Counts the writes since ``since`` (epoch seconds) that were not read."""
@@ -311,7 +311,7 @@ def _differs(before: JsonObject, after: JsonObject, name: str) -> bool:
 # -> 89636)`` and ``poll ok: 0 new (cursor=89636)``; a setting gives another form.
 
 POLL_LINE = r"poll ok: (?P<new>\d+) new \(cursor(?: |=)(?P<start>.+?)(?: -> (?P<end>.+?))?\)"
-_DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
+_DATE = r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?"
 _KEPT = 50
 _PROVEN = ("reverted", "rewound", "missing", "unreadable")
 _STALE_STARTS = 3
@@ -351,7 +351,7 @@ def parse_poll(source: str, line: str, seen_at: float, pattern: re.Pattern[str])
 
 
 def _time(line: str, seen_at: float) -> float:
-    found = _DATE.match(line)
+    found = re.match(_DATE, line)
     if found is None:
         return seen_at
     from datetime import datetime  # takes 2 ms to load: only for poll logs
@@ -756,7 +756,7 @@ class CursorWatch(FeatureRules):
         elif file.journaled and (bypassed := sum(not write.journaled for write in writes)):
             yield f"{bypassed} of {len(writes)} writes not in .cursors.journal"
         for name in file.unsafe_names(self._looked_at):
-            yield f"{'common temp ' if COMMON_TEMP.fullmatch(name) else 'left behind '}{escape(name)} seen"
+            yield f"{'common temp ' if re.fullmatch(COMMON_TEMP, name) else 'left behind '}{escape(name)} seen"
 
     def _field(self, source: str) -> str | None:
         return self._fields.get(source, self._fields.get("*"))

@@ -17,7 +17,7 @@ from .system.files import closing, is_inode
 
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
-_MAIL_ROOT = re.compile(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
+_MAIL_ROOT = r"dovecot|courier|(?:maildirfolder|maildirsize)\Z"
 _MAIL_FILES = (
     "maildirfolder", "maildirsize", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log",
     "dovecot-keywords", "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",
@@ -95,7 +95,7 @@ def looks_like_mail(list_names: Callable[[str], Iterable[str] | None], exists: C
     certain = []
     if seen.flags is not None:
         certain.append(f"cur has :2,{seen.flags} flags")
-    certain += [f"it holds {escape(name)}" for name in sorted(root) if _MAIL_ROOT.match(name)][:1]
+    certain += [f"it holds {escape(name)}" for name in sorted(root) if re.match(_MAIL_ROOT, name)][:1]
     folders = list(_mail_folders(root, list_names))
     certain += [f"{escape(name)} in it is a mail folder" for name, is_marked in folders if is_marked][:1]
     if not certain and not seen.claims:

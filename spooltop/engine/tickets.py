@@ -87,8 +87,8 @@ def log(what: str) -> None:
 
 # The names of tickets: files of a ticket queue in a directory, members of one in Redis.
 
-_FILE = re.compile(r"([0-9]{20,25})\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
-_REDIS = re.compile(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
+_FILE = r"([0-9]{20,25})\.([0-9]{1,10})\.[0-9a-f]{32}\Z"
+_REDIS = r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z"
 EPOCH_MS = 1_000_000_000_000
 """A smaller number of ms is not a time since the epoch but that of a monotonic clock."""
 
@@ -116,7 +116,7 @@ def parse_file_ticket(name: str) -> FileTicket | None:
     >>> parse_file_ticket("00000000000000000007.4312.0123456789abcdef0123456789abcdef")[0::2]
     (7, 4312)
     """
-    found = _FILE.match(name)
+    found = re.match(_FILE, name)
     return None if found is None else FileTicket(int(found[1]), name, int(found[2]))
 
 
@@ -131,7 +131,7 @@ def parse_redis_ticket(member: str) -> RedisTicket | None:
     >>> parse_redis_ticket("7:1e6f71c9:1795222800000"), parse_redis_ticket("7:1e6f71c9:8812")
     (RedisTicket(number=7, token='1e6f71c9', at_ms=1795222800000), RedisTicket(number=7, token='1e6f71c9', at_ms=None))
     """
-    found = _REDIS.match(member)
+    found = re.match(_REDIS, member)
     if found is None:
         return None
     at_ms = int(found[3])

@@ -60,11 +60,11 @@ LIMIT = 1_024
 """Bytes that a marker has at most."""
 _MAX_PID = 1 << 22
 """The greatest pid there is (proc(5), pid_max)."""
-_PID_ALONE = re.compile(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
-_USER_AT_HOST = re.compile(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
+_PID_ALONE = r"(?a)\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z"
+_USER_AT_HOST = r"(?a)\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z"
 _STRICT = b"filelock-strict-v1"
 _LOCKS_AT_MOST = 64
-_LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
+_LINK = r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z"
 
 
 class Marker(Struct, frozen=True):
@@ -122,7 +122,7 @@ def read_directory(name: str, dir_fd: int) -> Marker | None:
 
 def _plain(data: bytes, since: float) -> Marker | None:
     text = data.decode("utf-8", "replace")
-    found = _USER_AT_HOST.match(text) or _PID_ALONE.match(text)
+    found = re.match(_USER_AT_HOST, text) or re.match(_PID_ALONE, text)
     pid = _number(found["pid"]) if found is not None else None
     return Marker(pid, found["host"], since) if found is not None and pid is not None and pid <= _MAX_PID else None
 
@@ -184,7 +184,7 @@ def _symbolic(name: str, dir_fd: int) -> Marker | None:
         os.stat(name, dir_fd=dir_fd)
         return None  # it leads to something
     except OSError:
-        found = _LINK.match(text)
+        found = re.match(_LINK, text)
     return Marker(_number(found[2]), found[1], since) if found is not None and _number(found[2]) else None
 
 
@@ -378,8 +378,8 @@ def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | N
 
 KIND = "rw"
 _STATE = re.compile(r"[0-9]{20}")
-_MEMBER = re.compile(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
-_FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
+_MEMBER = r"(?m)^(writer|reader)=([0-9a-f]{32})$"
+_FIELD = r"(?m)^(pid|host|lease)=(\S+)$"
 _LIMIT = 4_096
 
 
@@ -390,7 +390,7 @@ def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, local: bool
         with opened_below(dir_fd, f"{name}/gen") as states, opened_below(dir_fd, f"{name}/holders") as holders:
             newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
             state = None if newest is None else read_small(newest, states, limit=_LIMIT)
-            members = [] if state is None else _MEMBER.findall(state.data.decode("ascii", "replace"))[:_LOCKS_AT_MOST]
+            members = [] if state is None else re.findall(_MEMBER, state.data.decode("ascii", "replace"))[:_LOCKS_AT_MOST]
             records = [(role, _record(token, holders)) for role, token in members]
     except OSError:
         return None  # not ours to look into, or it changed meanwhile: the next look sees it
@@ -415,7 +415,7 @@ def _record(token: str, holders: int) -> dict[str, str]:
         data = read_small(token, holders, limit=_LIMIT).data
     except FileNotFoundError:
         return {}  # it has just left
-    return dict(_FIELD.findall(data.decode("ascii", "replace")))
+    return dict(re.findall(_FIELD, data.decode("ascii", "replace")))
 
 
 def _member(path: str, record: dict[str, str], since: float, judge: Judge, local: bool) -> tuple[LockHolder, Verdict, str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Parser for the kernel's table of locks: ``/proc/locks`` and the ``lock:`` lines of fdinfo, proc_locks(5). Pure.
 
-_LINE = re.compile(
+_LINE = (
     rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
 )
 _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
@@ -37,7 +37,7 @@ def parse_locks(text: bytes) -> list[LockLine]:
     """Parses ``/proc/locks`` or the ``lock:`` lines of fdinfo. Leases and delegations are no locks."""
     lines = []
     for raw in text.splitlines():
-        found = _LINE.match(raw + b" ")
+        found = re.match(_LINE, raw + b" ")
         if found is None or found.group(3) not in _KINDS:
             continue
         device = (int(found.group(7), 16), int(found.group(8), 16))

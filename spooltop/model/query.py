@@ -173,7 +173,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
 }  # fmt: skip
 """Comparison operators of a term, by their sign."""
-KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
+KEYED = r"(?s)([A-Za-z]+):(.*)"
 """Matches ``key:value``."""
 
 
@@ -229,7 +229,7 @@ class Term(Struct, frozen=True):
         text = self.words.text
         match self.key:
             case "":
-                return self.words.quoted(always=bool(KEYED.fullmatch(text)) or text.startswith("!"))
+                return self.words.quoted(always=bool(re.fullmatch(KEYED, text)) or text.startswith("!"))
             case "src":
                 return "src:" + ("=" if self.compare and text else "") + self.words.quoted(always=not text)
             case "id" | "error":
@@ -257,8 +257,8 @@ OLDER = operator.ge
 """Comparison of an age with "older than"."""
 _EXAMPLES = {"holder": "worker-1", "id": "6548", "error": "exit-1"}
 """Values of the keys that need one."""
-_OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
-_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_OPERATOR = r"(?s)(>=|<=|>|<|=)?(.*)"
+_PLAIN = r"[A-Za-z0-9._-]+"
 
 
 class Query(Struct, frozen=True):
@@ -304,14 +304,14 @@ class Query(Struct, frozen=True):
         for term, wanted in self.terms:
             if wanted and term.key in ("", "id", "src"):
                 front = b",s=" if term.key == "src" and term.compare else b""
-                found += [front + piece.encode() for piece in term.words.pieces if _PLAIN.fullmatch(piece)]
+                found += [front + piece.encode() for piece in term.words.pieces if re.fullmatch(_PLAIN, piece)]
         return tuple(found)
 
     @property
     def by_name(self) -> ByName | None:
         """Splits the query if a plain name in ``new`` decides it; None if a text may occur elsewhere than in the name."""
         if any(
-            term.key == "id" or (not term.key and (term.words.glob or not _PLAIN.fullmatch(term.words.text)))
+            term.key == "id" or (not term.key and (term.words.glob or not re.fullmatch(_PLAIN, term.words.text)))
             for term, _ in self.terms
         ):
             return None
@@ -382,17 +382,17 @@ class _Word(Struct):
     quoted_at: int | None = None
 
 
-_WORD = re.compile(r'(?:"(?:[^"]|"")*+"?|[^\s"])+')
-_PART = re.compile(r'"((?:[^"]|"")*+)("?)|[^"]+')
+_WORD = r'(?:"(?:[^"]|"")*+"?|[^\s"])+'
+_PART = r'"((?:[^"]|"")*+)("?)|[^"]+'
 
 
 def _split(text: str) -> tuple[list[_Word], bool]:
     """Splits at blanks that are not in quotes. False: the last quotation mark is not closed."""
     words, closed = [], True
-    for found in _WORD.finditer(text):
+    for found in re.finditer(_WORD, text):
         word = _Word(found[0])
         words.append(word)
-        for part in _PART.finditer(word.typed):
+        for part in re.finditer(_PART, word.typed):
             quoted, end = part.groups()
             if quoted is not None:
                 closed = bool(end)
@@ -407,7 +407,7 @@ def _term(word: _Word, verdicts: Collection[str]) -> tuple[Term, bool]:
     if text.startswith("!") and quoted_at != 0:
         wanted, text = False, text[1:]
         quoted_at = None if quoted_at is None else quoted_at - 1
-    keyed = KEYED.fullmatch(text)
+    keyed = re.fullmatch(KEYED, text)
     if keyed and (quoted_at is None or quoted_at >= keyed.start(2)):
         key, value = keyed.groups()
         if key not in KEYS:
@@ -423,7 +423,7 @@ def _words(text: str, *, quoted: bool) -> Words:
 
 
 def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> Term:
-    compare, rest = _OPERATOR.findall(value)[0]
+    compare, rest = re.findall(_OPERATOR, value)[0]
     if key == "age":
         if compare in ("", "="):
             raise UsageError(f"age:{value} needs > or <", advice="write age:>10m or age:<5s")

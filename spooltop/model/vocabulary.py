@@ -295,9 +295,9 @@ class Closing(ABC):
 
 # Names as they are shown.
 
-_ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
+_ESCAPED = rb"(?s)\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+"
 
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
+_INTERPRETERS = r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*"
 
 
 def escape(name: str) -> str:
@@ -337,7 +337,7 @@ def unescape(shown: str) -> str:
     if "\\" not in shown:
         return shown
     out = bytearray()
-    for match in _ESCAPED.finditer(os.fsencode(shown)):
+    for match in re.finditer(_ESCAPED, os.fsencode(shown)):
         part = match.group()
         if part == b"\\":
             raise ValueError(f"a backslash in a name is written \\\\ and any other byte \\xNN: {shown}")
@@ -382,7 +382,7 @@ def program_of(arguments: Sequence[str]) -> str:
     if not arguments or not arguments[0]:
         return ""
     name = _base(arguments[0].lstrip("-")) or arguments[0]
-    if not _INTERPRETERS.fullmatch(name):
+    if not re.fullmatch(_INTERPRETERS, name):
         return name
     rest = iter(arguments[1:])
     for word in rest:
@@ -437,7 +437,7 @@ def json_object(data: bytes) -> dict[str, Any]:
 _DEEPEST = 32
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')"""
 """Part of a key. What is quoted has an end, as the search begins at each quotation mark; of longer parts a file has few."""
-_TOO_DEEP = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{_DEEPEST}}}")
+_TOO_DEEP = rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{_DEEPEST}}}"
 """Key of more parts than any file of ours has. ``tomllib`` keeps each beginning of a key: 15,000 parts take 9 s and 900 MB."""
 
 
@@ -449,7 +449,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     import tomllib  # takes 15 ms, and most have no such file
 
-    if found := _TOO_DEEP.search(text):
+    if found := re.search(_TOO_DEEP, text):
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"A key of more than {_DEEPEST} parts (at line {line}, column 1)")
     return tomllib.loads(text)
@@ -488,7 +488,7 @@ def suppressed_words(by_source: Mapping[str, int]) -> str:
 PLACEHOLDERS = ("n", "count", "id", "source", "time")
 """The message's number from 1, their total, its id, its source ("" without one), the time (epoch seconds, whole)."""
 
-_HOLE = re.compile(r"\{\{(%s)\}\}|\{(%s)\}" % (("|".join(PLACEHOLDERS),) * 2))
+_HOLE = r"\{\{(%s)\}\}|\{(%s)\}" % (("|".join(PLACEHOLDERS),) * 2)
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
@@ -498,7 +498,7 @@ def fill(text: str, words: Mapping[str, str]) -> str:
     >>> fill('{"rowid": {n}, "of": {"id": "{id}"}, "as is": "{{n}}"}', {"n": "3", "id": "a"})
     '{"rowid": 3, "of": {"id": "a"}, "as is": "{n}"}'
     """
-    return _HOLE.sub(lambda hole: f"{{{hole[1]}}}" if hole[1] else words.get(hole[2], hole[0]), text)
+    return re.sub(_HOLE, lambda hole: f"{{{hole[1]}}}" if hole[1] else words.get(hole[2], hole[0]), text)
 
 
 def same_json(one: Json, other: Json) -> bool:
@@ -515,8 +515,8 @@ DAY = 86400.0
 _YEAR = 365 * DAY
 _SECONDS = {"": 1.0, "s": 1.0, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _PER = {"": 1.0, "s": 1.0, "m": MINUTE, "min": MINUTE, "h": HOUR}
-_AGE_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([smhdw]?)")
-_AGE = re.compile(rf"(?:{_AGE_PART.pattern})+")
+_AGE_PART = r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([smhdw]?)"
+_AGE = rf"(?:{_AGE_PART})+"
 
 
 def _long(seconds: float) -> str:
@@ -710,8 +710,8 @@ def parse_age(text: str) -> float:
     >>> parse_age("10m"), parse_age("90"), parse_age("1.5d"), parse_age("1h30m")
     (600.0, 90.0, 129600.0, 5400.0)
     """
-    if _AGE.fullmatch(text):
-        parts = _AGE_PART.findall(text)
+    if re.fullmatch(_AGE, text):
+        parts = re.findall(_AGE_PART, text)
         total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
         # a number without a unit says seconds only where it stands alone: "1h30" is not a half minute past one for everybody
         if math.isfinite(total) and (len(parts) == 1 or all(unit for _, unit in parts)):

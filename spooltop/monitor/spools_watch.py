@@ -32,7 +32,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.snapshot import Observation, Problem, Rates, Snapshot, pause_words
 from spooltop.model.vocabulary import ASIDE, Box, Clock, span
 
-_NUMBER = re.compile(r"([0-9]+)")
+_NUMBER = r"([0-9]+)"
 _DIGITS = 20
 """Digits that numbers in names are compared by; longer ones are compared as text."""
 
@@ -153,7 +153,7 @@ class Glance(Struct, frozen=True):
 
 def natural(name: str) -> tuple[str, ...]:
     """A key that sorts names by the numbers in them: ``spool2`` before ``spool10``."""
-    return tuple(part.zfill(_DIGITS) if at % 2 else part for at, part in enumerate(_NUMBER.split(name)))
+    return tuple(part.zfill(_DIGITS) if at % 2 else part for at, part in enumerate(re.split(_NUMBER, name)))
 
 
 def _badness(one: Glance) -> tuple[int, int, float, tuple[str, ...]]:

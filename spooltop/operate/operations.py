@@ -115,7 +115,7 @@ def to_syslog(words: str, *, notice: bool = False) -> None:
 PURGE_AGE = 3600.0
 """Minimum age in the box, in seconds, for a purge by condition, unless an age or ALL is given."""
 
-_AGE_TERM = re.compile(r"(?:^|\s)!?age:")
+_AGE_TERM = r"(?:^|\s)!?age:"
 
 
 def with_defaults(action: Action, selection: Selection) -> Selection:
@@ -132,7 +132,7 @@ def with_defaults(action: Action, selection: Selection) -> Selection:
     if action in (Action.PURGE, Action.EMPTY) and not selection.named:
         if selection.box is None:
             raise UsageError("purge: which box?", advice="name it with --box tmp, new, cur, held or rejected, or name ids")
-        if selection.older_than is None and not selection.everything and not _AGE_TERM.search(selection.filter):
+        if selection.older_than is None and not selection.everything and not re.search(_AGE_TERM, selection.filter):
             return replace(selection, older_than=PURGE_AGE)
     return selection
 

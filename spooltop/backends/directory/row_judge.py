@@ -37,7 +37,7 @@ from .storage.location import Folders
 from .storage.rows import tmp_row
 from .world import OpenOptions, System
 
-_WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
+_WRITER = r"(?s)[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z"
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
 _NOT_READ = float("-inf"), frozenset[tuple[int, int]](), Descriptors({}, None)
@@ -54,7 +54,7 @@ class Writer(Struct, frozen=True):
 def writer_of(id: str) -> Writer | None:
     r"""Returns the writer in an id; None if it has none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and
     ``\072``."""
-    found = _WRITER.match(id)
+    found = re.match(_WRITER, id)
     if found is None:
         return None
     return Writer(int(found.group(1)), found.group(2).replace("\\057", "/").replace("\\072", ":"))

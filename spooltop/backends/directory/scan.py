@@ -92,10 +92,10 @@ _AT_ONCE = 1_000
 _PLAIN = re.compile(r"(?:[0-9]{16}\.[^/]{0,133}/)+")
 """Matches joined names of ASCII in the form of the engine and most others: a time in front, and room for the suffix of a
 claim."""
-_TRIED = re.compile(r"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
+_TRIED = r"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/"
 """Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
 nothing, but passes over them whole: a search would begin again at each letter."""
-_IDS = re.compile(r"([^,/]+)[^/]*/")
+_IDS = r"([^,/]+)[^/]*/"
 
 T = TypeVar("T")
 
@@ -228,17 +228,17 @@ class _Tally(Struct):
             return
         self.names += found
         if ",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
-            self.tried += filter(None, _TRIED.findall(joined))
+            self.tried += filter(None, re.findall(_TRIED, joined))
         first = min(found)  # names of the usual form sort as text like the number
         self._note_time(int(first[:16]), first)
-        if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
+        if self._ids and not self._ids.isdisjoint(re.findall(_IDS, joined)):
             self.duplicates += [name for name in found if name.partition(",")[0] in self._ids]
 
     def _take(self, own: int, name: str, is_file: bool) -> None:
         if name[0] == ".":
             return
         self.names.append(name)
-        if ",n=" in name and len(self.tried) <= _TRIED_AT_MOST and any(_TRIED.findall(name + "/")):
+        if ",n=" in name and len(self.tried) <= _TRIED_AT_MOST and any(re.findall(_TRIED, name + "/")):
             self.tried.append(name)
         if name.partition(",")[0] in self._ids:
             self.duplicates.append(name)

@@ -93,9 +93,9 @@ _SAMPLES = {
 }  # fmt: skip
 """Two texts that each type takes."""
 _PIECE = re.compile(r"\{([^{}]*)\}|\*|([^{}*]+)|(.)", re.DOTALL)
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-_HEX = re.compile(r"hex([1-9][0-9]?)\Z")
-_WORDS = re.compile(r"[A-Za-z0-9_.-]+(?:\|[A-Za-z0-9_.-]+)+\Z")
+_NAME = r"[a-z][a-z0-9_]*\Z"
+_HEX = r"hex([1-9][0-9]?)\Z"
+_WORDS = r"[A-Za-z0-9_.-]+(?:\|[A-Za-z0-9_.-]+)+\Z"
 
 
 class InvalidTemplate(ValueError):
@@ -144,7 +144,7 @@ class Template(Struct, frozen=True):
             kind = (found[1] or "").partition(":")[2]
             if "|" in kind:
                 return kind.split("|")[-1 if other else 0]
-            if exact := _HEX.match(kind):
+            if exact := re.match(_HEX, kind):
                 return "ab"[other] * int(exact[1])
             return _SAMPLES.get(kind, ("x", "y7"))[other]
 
@@ -187,12 +187,12 @@ def _body(piece: str | None, types: dict[str, str], any_character: str, last: bo
     if piece is None:
         return f"{any_character}*" if last else f"{any_character}*?"
     name, _, kind = piece.partition(":")
-    if not _NAME.match(name):
+    if not re.match(_NAME, name):
         raise InvalidTemplate(f"{{{piece}}}: a name is small letters, digits and _")
     if name in types:
         raise InvalidTemplate(f"{{{name}}} stands twice")
-    exact = _HEX.match(kind)
-    words = [re.escape(word) for word in sorted(kind.split("|"), key=len, reverse=True)] if _WORDS.match(kind) else []
+    exact = re.match(_HEX, kind)
+    words = [re.escape(word) for word in sorted(kind.split("|"), key=len, reverse=True)] if re.match(_WORDS, kind) else []
     if kind and kind not in _CLASSES and not exact and not words:
         raise InvalidTemplate(f"{{{piece}}}: unknown type {kind!r}; there are {', '.join(TYPES)}")
     types[name] = kind

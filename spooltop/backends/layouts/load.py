@@ -36,8 +36,8 @@ from .definition import (
 Place = tuple[str | int, ...]
 """The path of a key: names of tables, numbers in arrays of tables, the key itself."""
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?\Z")
-_KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""")
+_HEADER = r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?\Z"
+_KEY = r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*="""
 _PART = re.compile(r"""\s*("[^"]*"|'[^']*'|[^.\s]+)\s*(?:\.|\Z)""")
 
 
@@ -48,7 +48,7 @@ def line_numbers(text: str) -> dict[Place, int]:
     numbers: dict[str, int] = {}
     table: Place = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
+        if header := re.match(_HEADER, line):
             names = tuple(part.strip("\"'") for part in _PART.findall(header[2]))
             table = names
             if header[1] == "[[":
@@ -56,7 +56,7 @@ def line_numbers(text: str) -> dict[Place, int]:
                 table = (*names, at)
                 found.setdefault(names, number)
             found.setdefault(table, number)
-        elif key := _KEY.match(line):
+        elif key := re.match(_KEY, line):
             found.setdefault((*table, key[1].strip("\"'")), number)
     return found
 
@@ -157,7 +157,7 @@ _READ = ("json", "file", "tail", "record")
 """Kinds of facts that stand in a file."""
 _MANY = 64
 """Maximum number of entries of a list: each may be tried with every name of the queue."""
-_JSON = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\+([0-9]+))?\Z")
+_JSON = r"([A-Za-z_][A-Za-z0-9_.]*)(?:\+([0-9]+))?\Z"
 
 
 def parse_layout(file: str, text: str) -> Layout:
@@ -389,7 +389,7 @@ def _fact(table: _Table, name: str, text: str, template: Template) -> Fact:
         return Fact(kind, path=filled(rest) if rest else None)
     if kind == "json":
         member, _, unit = rest.partition(":")
-        found = _JSON.match(member)
+        found = re.match(_JSON, member)
         if found is None:
             raise table.wrong(name, f"{name} = {text!r}: write json:MEMBER, json:MEMBER+1 or json:MEMBER:UNIT")
         return Fact("json", found[1], unit=_unit(table, name, unit), plus=int(found[2] or 0))

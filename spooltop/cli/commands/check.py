@@ -30,7 +30,7 @@ from .status import watched
 # Threshold ranges as the Nagios plugin guidelines define them: a range describes the values that do not alert.
 
 _NUMBER = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
-_RANGE = re.compile(rf"(?P<inside>@?)(?:(?P<start>~|{_NUMBER}|):)?(?P<end>{_NUMBER}|)")
+_RANGE = rf"(?P<inside>@?)(?:(?P<start>~|{_NUMBER}|):)?(?P<end>{_NUMBER}|)"
 
 
 class Range(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Range(Struct, frozen=True):
     @classmethod
     def of(cls, text: str) -> Range:
         """Parses a range. Raises ``UsageError`` for anything else, and where the start is above the end."""
-        found = _RANGE.fullmatch(text)
+        found = re.fullmatch(_RANGE, text)
         if found is None or (found["start"] is None and not found["end"]):
             raise UsageError(f"no range: {text!r}", advice="as in 10, 10:, ~:10, 10:20, @10:20")
         start = -math.inf if found["start"] == "~" else float(found["start"] or 0)

@@ -12,7 +12,7 @@ from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_r
 from ..context import Arguments
 
 _NONE = "—"
-_SECRETS = re.compile(r"(?<=://)\S*@|(?<=\?)[^#\s]+")
+_SECRETS = r"(?<=://)\S*@|(?<=\?)[^#\s]+"
 """The user and password of a URL, and its options, among which a password may be too."""
 
 
@@ -51,7 +51,7 @@ def _value(name: str, found: Settings, limits: Thresholds, durations: set[str]) 
     text = found.words.get(PREFIX + name.upper())
     if name == SECRET and text:
         return "…"
-    return None if text is None else escape(_SECRETS.sub(lambda found: "…@" if found[0].endswith("@") else "…", text))
+    return None if text is None else escape(re.sub(_SECRETS, lambda found: "…@" if found[0].endswith("@") else "…", text))
 
 
 def _duration(seconds: float) -> str:

@@ -283,7 +283,7 @@ ShortLived = tuple[str, str, str, str, str, str, str]
 """The claim, the name in ``new``, the id, the source or "", the token and the time (µs) of the claim, both "" where another kind
 of consumer took it, and for such a one the holder, as ``holder_of`` names it, else ""."""
 
-_FIRST_CLAIM = re.compile(
+_FIRST_CLAIM = (
     r"((([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
     r"(?:,c=([0-9a-f]{32})\.([0-9]{16}):2,P[0-9]{1,10}|:(?:2,)?(P[0-9]{1,10})))/|[^/]*+/"
 )
@@ -297,7 +297,7 @@ def short_lived(batch: Events) -> dict[str, ShortLived]:
     (came, left), (taken, ended) = batch.of(Box.NEW), batch.of(Box.CUR)
     waiting = {name for name in came.keys() & left.keys() - batch.back_in(Box.NEW) if came[name] == left[name] == 1}
     claims = taken.keys() & ended.keys() - batch.back_in(Box.CUR)
-    found = [one for one in _FIRST_CLAIM.findall("/".join([*claims, ""])) if one[1] in waiting]
+    found = [one for one in re.findall(_FIRST_CLAIM, "/".join([*claims, ""])) if one[1] in waiting]
     often = Counter(one[2] for one in found)
     return {one[2]: one for one in found if often[one[2]] == 1}
 

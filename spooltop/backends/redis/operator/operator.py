@@ -73,7 +73,7 @@ from .scripts import HANDED
 
 # Ways to put a message back to work, and which of them the consumers of a group allow.
 
-_AUTOCLAIMS = re.compile(r"cmdstat_xautoclaim:calls=([0-9]+)")
+_AUTOCLAIMS = r"cmdstat_xautoclaim:calls=([0-9]+)"
 
 
 class RequeueMethod(NamedTuple):
@@ -155,7 +155,7 @@ def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
         return None
     if isinstance(stats, ErrorReply):
         return None
-    found = _AUTOCLAIMS.search(text_of(stats))
+    found = re.search(_AUTOCLAIMS, text_of(stats))
     return found is not None and int(found[1]) > 0
 
 
@@ -163,7 +163,7 @@ def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
 
 _MOST_BYTES = 16 << 20
 _COUNTED = 10_000
-_ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
+_ID = r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z"
 
 
 def pause_plan(server: OperatorConnection, request: Request, user: str) -> Candidates:
@@ -250,7 +250,7 @@ def _fetcher(server: OperatorConnection) -> StreamFetcher:
 def _id(server: OperatorConnection, value: str | int) -> str:
     if value == "$":
         return _fetcher(server).skip("-", "+", 1, back=True)[1] or ZERO
-    found_id = _ID.match(str(value))
+    found_id = re.match(_ID, str(value))
     if found_id is None:
         raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")
     return f"{int(found_id[1])}-{int(found_id[2] or 0)}"
