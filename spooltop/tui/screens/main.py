@@ -21,14 +21,23 @@ from spooltop.model.snapshot import Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, Action, Box, Row, escape, escape_text
 
 from ..commands import BOX_OF, LISTS, READING, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
-from ..draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
 from ..draw.detail import detail, message_lines
 from ..draw.elements import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle, shown, when, within
-from ..draw.header import header, notice_lines
-from ..draw.lists import COLUMNS, columns_for, fitting, list_header, row_line, title_line
-from ..draw.overview import overview
-from ..draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
-from ..draw.problems import problem_lines
+from ..draw.header import header, notice_lines, problem_lines
+from ..draw.lists import (
+    COLUMNS,
+    columns_for,
+    columns_of,
+    consumer_header,
+    consumer_lines,
+    consumer_name,
+    fitting,
+    list_header,
+    list_width,
+    row_line,
+    title_line,
+)
+from ..draw.panels import LISTS_WIDE, below_list, beside_list, overview, rows_below
 from ..messages import (
     ClockMoved,
     ConsumersRead,

@@ -19,10 +19,8 @@ from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Clock, Lock, Row, Verdict
 
 from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, View
-from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
-from ..draw.consumers import ranked as consumers_ranked
 from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe, within
-from ..draw.lists import COLUMNS, Column
+from ..draw.lists import COLUMNS, CONSUMER_COLUMNS, Column, ranked_consumers
 from ..event_log import EventLog
 from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, Search
 
@@ -224,7 +222,7 @@ class MainState(Struct):
         if order is None or order[0] is not found or order[1] != key:
             wanted = self.parse(chosen.filter, View.CONSUMERS)
             taken = tuple(one for one in found.consumers if wanted.holds(filters.consumer_facts(one, found.taken_at)))
-            order = self._ordered = (found, key, consumers_ranked(taken, chosen.sort))
+            order = self._ordered = (found, key, ranked_consumers(taken, chosen.sort))
         return order[2]
 
     @property
