@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,7 +56,6 @@ from .elements import (
 )
 from .header import freshness_line
 
-GAP = 2
 MARGIN = 3
 """Cells at the left of each row: the cursor, the mark, and a gap."""
 
@@ -79,6 +78,8 @@ class Column(Struct, frozen=True):
     """Cuts too long text, which is cut at the right else; knows what all rows share."""
     least: int = 0
     """Cells to which it shrinks before a column is omitted; 0: it keeps its width."""
+    gap: int = 2
+    """Blank cells after it, where another one follows."""
 
 
 def short_id(id: str, width: int, ends: Ends = ALONE) -> str:
@@ -240,15 +241,15 @@ def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = 
     return fitting(READ_MAIL if mail and box is Box.CUR else COLUMNS[box], width, times=times)
 
 
-def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE) -> tuple[Column, ...]:
-    """The ``wanted`` columns that fit into ``width`` cells, with their widths."""
+def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE, keep: int = 2) -> tuple[Column, ...]:
+    """The ``wanted`` columns that fit into ``width`` cells, with their widths; ``keep`` are there in any case."""
     columns = [column for column in wanted if column.min_screen <= width]
     if times is not Times.AGE:
         columns = [_with_time(one, times) if one.is_time else one for one in columns]
     for i, column in enumerate(columns):
         if column.least and (over := _total(columns) - width) > 0:
             columns[i] = replace(column, width=max(column.least, column.width - over))
-    while len(columns) > 2 and _total(columns) > width:
+    while len(columns) > keep and _total(columns) > width:
         # the last but one goes first: the name stays, and changing values are at the left
         del columns[-2]
     return tuple(_grown(columns, width - _total(columns)))
@@ -265,14 +266,14 @@ def _with_time(column: Column, times: Times) -> Column:
 
 
 def _total(columns: Sequence[Column]) -> int:
-    return MARGIN + sum(column.width for column in columns) + GAP * (len(columns) - 1) + 1  # a cell at the right edge
+    return MARGIN + sum(column.width + column.gap for column in columns) - columns[-1].gap + 1  # a cell at the right edge
 
 
 def _grown(columns: list[Column], room: int) -> list[Column]:
     """Shares ``room`` among the columns that grow. Columns take what others cannot use; the last one takes the rest."""
     grown = list(columns)
     weight = sum(column.grow for column in grown)
-    left = max(0, room)
+    left = room
     for i, column in enumerate(grown):
         if not column.grow:
             continue
@@ -328,24 +329,38 @@ def title_line(columns: Sequence[Column], sort: Sort | None = None) -> Line:
         text = pad_left(title, column.width) if column.align == "right" else pad(title, column.width)
         parts.append((Style.KEY if arrow else Style.DIM)(text))
         if i < len(columns) - 1:
-            parts.append(Style.DIM(" " * GAP))
+            parts.append(Style.DIM(" " * column.gap))
     return join(*parts)
 
 
+def sort_at(columns: Sequence[Column], x: int) -> str:
+    """The sort of the column whose title is at cell ``x``; "" where there is none."""
+    edge = MARGIN
+    for column in columns:
+        edge += column.width + column.gap
+        if x < edge:
+            return column.sort
+    return ""
+
+
+UNMARKED, MARKED = Style.MARKED(" "), Style.MARKED("*")
+"""The sign of a row."""
+
+
 def row_line(
-    row: object, columns: Sequence[Column], moment: Moment, *, marked: bool = False, selected: bool = False, ends: Ends = ALONE,
-    texts: Sequence[str] = (),
+    row: object, columns: Sequence[Column], moment: Moment, *, sign: Span = UNMARKED, selected: bool = False,
+    ends: Ends = ALONE, texts: Sequence[str] = (),
 ) -> Line:  # fmt: skip
-    """A row of the list, drawn by its ``columns``. ``ends`` of the ids are what all rows share; ``texts`` are pointed out in the
-    columns that a filter looks at."""
-    parts = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
+    """A row of the list, drawn by its ``columns``, with a ``sign`` before them. ``ends`` of the ids are what all rows share;
+    ``texts`` are pointed out in the columns that a filter looks at."""
+    parts = [Style.KEY("▌" if selected else " "), sign, Span(" ")]
     for i, column in enumerate(columns):
         value = column.value(row, moment)
         span = value if isinstance(value, Span) else Span(value)
         fitted = span._replace(text=_fit(span.text, column, ends))
         parts += point_out((fitted,), texts) if column.title in FILTERED else (fitted,)
         if i < len(columns) - 1:
-            parts.append(Span(" " * GAP))
+            parts.append(Span(" " * column.gap))
     line = join(*parts)
     return select(line) if selected else line
 
@@ -464,9 +479,16 @@ def ranked_consumers(consumers: tuple[ConsumerRow, ...], sort: Sort) -> tuple[Co
     the longest time. What is not known comes last either way."""
     found = sorted(consumers, key=lambda one: (one.claimed_at is None, one.claimed_at or 0.0, one.owner.pid or 0, one.key))
     value = _ORDERS.get(sort.column, _ORDERS["verdict"])
-    known = [one for one in found if value(one) is not None]
-    known.sort(key=value, reverse=sort.descending is not (sort.column in _TIMES))  # type: ignore[arg-type]
-    return (*known, *(one for one in found if value(one) is None))
+    return tuple(ordered(found, value, descending=sort.descending is not (sort.column in _TIMES)))
+
+
+T = TypeVar("T")
+
+
+def ordered(rows: Sequence[T], value: Callable[[T], Any], *, descending: bool) -> list[T]:
+    """The rows by a value, equal ones as they were; those of which it is not known come last."""
+    known = [row for row in rows if value(row) is not None]
+    return sorted(known, key=value, reverse=descending) + [row for row in rows if value(row) is None]
 
 
 _ORDERS: Mapping[str, Callable[[ConsumerRow], float | str | None]] = {

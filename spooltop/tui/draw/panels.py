@@ -1,6 +1,6 @@
-"""Draws the panels, and the Overview that is made of them: figures over time as columns of blocks, messages by age, what happened,
-what is around a list (the message and its holder beside it, and below it what all rows tell). One module, because the Overview
-of a small window shows the same parts below each other, without borders."""
+"""Draws the panels, and the Overview that is made of them: figures over time as columns of blocks, messages by age, what
+happened, what is around a list (the message and its holder beside it, and below it what all rows tell). One module, because the
+Overview of a small window shows the same parts below each other, without borders."""
 
 from __future__ import annotations
 

@@ -22,10 +22,12 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Row, escape, escape_te
 
 from ..commands import BOX_OF, LISTS, READING, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.detail import detail, message_lines
-from ..draw.elements import BLANK, Line, Lines, Style, dim, join, line_text, point_out, restyle, shown, when, within
+from ..draw.elements import BLANK, Line, Lines, Style, dim, join, point_out, restyle, shown, when, within
 from ..draw.header import header, notice_lines, problem_lines
 from ..draw.lists import (
     COLUMNS,
+    MARKED,
+    UNMARKED,
     columns_for,
     columns_of,
     consumer_header,
@@ -35,6 +37,7 @@ from ..draw.lists import (
     list_header,
     list_width,
     row_line,
+    sort_at,
     title_line,
 )
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, overview, rows_below
@@ -197,22 +200,14 @@ class MainScreen(ListScreen):
         return [head, title_line(columns, chosen.sort)]
 
     def column_at(self, x: int) -> str | None:
-        """The sort column whose title is nearest to cell ``x`` of the list; None where nothing can be sorted."""
+        """The sort column whose title is at cell ``x`` of the list; None where there is none."""
         state = self.state
         if state.snapshot is None or state.snapshot.observation.is_mail:
             return None
-        width = self.rows.size.width if state.listed else self.window_size[0]
-        columns = columns_for(state.box, width) if state.box is not None else ()
-        columns = columns or fitting(columns_of(state.consumer_list), list_width(width))
-        words = line_text(title_line(columns, state.sort))
-        found: dict[int, str] = {}
-        at = 0
-        for column in columns:
-            at = max(at, words.find(column.title, at))
-            if column.sort:
-                found[min(abs(x - at), abs(x - at - len(column.title) + 1))] = column.sort
-            at += len(column.title)
-        return found[min(found)] if found else None
+        times = state.moment.times
+        if state.box is None:
+            return sort_at(fitting(columns_of(state.consumer_list), list_width(self.window_size[0]), times=times), x) or None
+        return sort_at(columns_for(state.box, self.rows.size.width, times=times), x) or None
 
     def _why_empty(self) -> str:
         """The text in place of the rows of an empty list."""
@@ -260,7 +255,8 @@ class MainScreen(ListScreen):
         mail = state.snapshot is not None and state.snapshot.observation.is_mail
         columns = columns_for(state.box or Box.NEW, width, times=moment.times, mail=mail)
         line = row_line(
-            row, columns, moment, marked=marked, selected=selected, ends=state.ends, texts=state.filter_texts
+            row, columns, moment, sign=MARKED if marked else UNMARKED, selected=selected, ends=state.ends,
+            texts=state.filter_texts,
         )
         return restyle(line, Style.DIM) if state.stale_for is not None and not selected else line
 

@@ -19,6 +19,7 @@ from ..draw.elements import (
     BLANK,
     Line,
     Lines,
+    Moment,
     Span,
     Style,
     ago,
@@ -28,15 +29,13 @@ from ..draw.elements import (
     first_fit,
     join,
     line_width,
-    pad,
-    pad_left,
-    select,
     shown,
     spread,
     text_width,
     when,
 )
 from ..draw.header import notice_lines
+from ..draw.lists import Column, fitting, ordered, row_line, sort_at, title_line
 from ..draw.panels import spark
 from ..widgets import LinesView, VirtualList
 from .base import AppSession, LineEdit, ListScreen
@@ -47,9 +46,8 @@ _SIGNS = {
     Level.PENDING: Span(" "),
 }  # fmt: skip
 _PAUSED = Style.WARN("‖")
-_MARGIN = 3
-_PROBLEM_LEAST = 16
-"""Cells of the problem for which other columns make room."""
+_PROBLEM = 17
+"""Cells of the problem, with a blank before it, for which other columns make room."""
 
 
 def _short(count: int | None) -> str:
@@ -61,7 +59,7 @@ def _short(count: int | None) -> str:
     return f"{count // 1000}k" if count < 1_000_000 else f"{count / 1e6:.1f}M" if count < 100_000_000 else f"{count // 10**6}M"
 
 
-def _figure(one: Glance, now: float, figure: float | None) -> Span:
+def _count(one: Glance, now: float, figure: float | None) -> Span:
     return Span(("" if one.complete else "≥") + _short(None if figure is None else int(figure)))
 
 
@@ -82,48 +80,47 @@ def _rate(one: Glance, now: float, figure: float | None) -> Span:
     return Span(bound + units.rate(figure).removesuffix("/s"))
 
 
-class SpoolColumn(Struct, frozen=True):
-    """A column of figures. ``words`` name it in the menu of orders; ``figure`` is what is sorted by, the largest first, and
-    ``value`` what is shown of it. A window narrower than ``min_screen`` omits the column."""
+_FIGURES: Mapping[str, tuple[str, Callable[[Glance], float | None]]] = {
+    "new": ("messages in new", lambda one: one.count(Box.NEW)),
+    "dead": ("claims of dead consumers", lambda one: one.dead),
+    "oldest": ("age of the oldest in new", lambda one: one.oldest_at and -one.oldest_at),
+    "in": ("in/s", lambda one: one.rates[0]), "done": ("done/s", lambda one: one.rates[1]),
+    "cur": ("claims", lambda one: one.count(Box.CUR)), "tmp": ("files in tmp", lambda one: one.count(Box.TMP)),
+    "aside": ("messages set aside", lambda one: one.count(*ASIDE)),
+}  # fmt: skip
+"""Orders by a figure, the largest first: their words in the menu, and the figure."""
 
-    sort: str
-    width: int
-    words: str
-    figure: Callable[[Glance], float | None]
-    value: Callable[[Glance, float, float | None], Span] = _figure
-    min_screen: int = 0
-    title: str = ""
+
+def _column(
+    key: str, width: int, min_screen: int = 0, title: str = "", text: Callable[[Glance, float, float | None], Span] = _count
+) -> Column:
+    """The column of a figure, of which ``text`` is shown; dim where it may be an old one or is not known yet."""
+
+    def value(one: Glance, moment: Moment) -> Span:
+        span = text(one, moment.now, _FIGURES[key][1](one))
+        return Style.DIM(span.text) if one.level in (Level.SILENT, Level.PENDING) else span
+
+    return Column(title or key, width, value, "right", min_screen, key, gap=1)
 
 
 _COLUMNS = (
-    SpoolColumn("new", 6, "messages in new", lambda one: one.count(Box.NEW)),
-    SpoolColumn("dead", 4, "claims of dead consumers", lambda one: one.dead, _dead, 56),
-    SpoolColumn("oldest", 6, "age of the oldest in new", lambda one: one.oldest_at and -one.oldest_at, _oldest, 48),
-    SpoolColumn("in", 5, "in/s", lambda one: one.rates[0], _rate, 70, "in/s"),
-    SpoolColumn("done", 6, "done/s", lambda one: one.rates[1], _rate, 70, "done/s"),
-    SpoolColumn("cur", 6, "claims", lambda one: one.count(Box.CUR), min_screen=110),
-    SpoolColumn("tmp", 5, "files in tmp", lambda one: one.count(Box.TMP), min_screen=110),
-    SpoolColumn("aside", 6, "messages set aside", lambda one: one.count(*ASIDE), min_screen=110),
-)
+    _column("new", 6), _column("dead", 4, 56, text=_dead), _column("oldest", 6, 48, text=_oldest),
+    _column("in", 5, 70, "in/s", _rate), _column("done", 6, 70, "done/s", _rate), _column("cur", 6, 110), _column("tmp", 5, 110),
+    _column("aside", 6, 110),
+)  # fmt: skip
 SORTS: Mapping[str, str] = {
-    "worst": "worst problem first", "name": "name", **{column.sort: column.words for column in _COLUMNS},
+    "worst": "worst problem first", "name": "name", **{key: words for key, (words, _) in _FIGURES.items()},
 }  # fmt: skip
 """Orders of the list and their words in the menu, in the order of ``<`` and ``>``."""
 
 
 class Frame(Struct, frozen=True):
-    """The layout for one width: the columns, the names as they are shown by target, and the part of the paths that all share
-    (``place``). ``distinct`` are the names before they are cut."""
+    """The layout for one width: the columns, the names by target before they are cut, and the part of the paths that all share
+    (``place``)."""
 
-    columns: tuple[SpoolColumn, ...]
-    names: Mapping[str, str]
+    columns: tuple[Column, ...]
     distinct: Mapping[str, str]
     place: str
-    name_width: int
-    cells: int
-    """Cells of the spark line; 0: none."""
-    problem: int
-    """Cells of the problem."""
 
 
 @lru_cache(maxsize=1)
@@ -133,20 +130,18 @@ def lay_out(targets: tuple[str, ...], width: int) -> Frame:
     longest = max([6, *map(text_width, names)])
     most = 12 if width < 64 else 20 if width < 110 else 28 if width < 140 else 40
     name_width = min(longest, most)
-    columns = [column for column in _COLUMNS if width >= column.min_screen]
-    cells = 20 if width >= 130 else 10 if width >= 76 else 0
-
-    def left() -> int:
-        figures = sum(column.width + 1 for column in columns) + (cells + 1 if cells else 0)
-        return width - _MARGIN - name_width - figures - 3
-
-    if left() < _PROBLEM_LEAST:
-        cells = 0
-    while len(columns) > 1 and left() < _PROBLEM_LEAST:
-        columns.pop()
-    short = _shortened(names, name_width)
-    shown_as, distinct = dict(zip(targets, short, strict=True)), dict(zip(targets, names, strict=True))
-    return Frame(tuple(columns), shown_as, distinct, place, name_width, cells, max(0, left()))
+    cells = 20 if width >= 130 else 10
+    distinct, short = dict(zip(targets, names, strict=True)), dict(zip(targets, _shortened(names, name_width), strict=True))
+    columns = fitting(
+        (
+            Column("spool", name_width, lambda one, _: short[one.target], sort="name", gap=1),
+            *_COLUMNS,
+            Column("new, 5m", cells, lambda one, _: Style.BAR(_bars(one, cells)), min_screen=76, gap=1),
+            Column(" problem", _PROBLEM, lambda one, _: _problem(one, columns[-1].width), sort="worst", grow=1),
+        ),
+        width, keep=3,
+    )  # fmt: skip
+    return Frame(columns, distinct, place)
 
 
 def _distinct(targets: Sequence[str]) -> tuple[str, list[str]]:
@@ -185,54 +180,14 @@ def in_order(glances: Sequence[Glance], sort: Sort) -> list[Glance]:
         return worst if sort.descending else worst[::-1]
     if sort.column == "name":
         return sorted(glances, key=lambda one: natural(one.target), reverse=sort.descending)
-    figure = next(column.figure for column in _COLUMNS if column.sort == sort.column)
-    known = [one for one in worst if figure(one) is not None]
-    known.sort(key=lambda one: figure(one) or 0.0, reverse=sort.descending)
-    return known + [one for one in worst if figure(one) is None]
+    return ordered(worst, _FIGURES[sort.column][1], descending=sort.descending)
 
 
-def title_line(layout: Frame, sort: Sort) -> Line:
-    """The titles above their columns; that of the order has an arrow."""
-    parts: list[str | Span] = [" " * _MARGIN]
-    for title, cells, key, right in _titles(layout):
-        arrow = ("↓" if sort.descending else "↑") if key == sort.column else ""
-        text = clip(title, cells - len(arrow)) + arrow
-        parts += [(Style.KEY if arrow else Style.DIM)((pad_left if right else pad)(text, cells)), " "]
-    return join(*parts)
-
-
-def _titles(layout: Frame) -> list[tuple[str, int, str, bool]]:
-    """(title, cells, sort, aligned right) of each column, left to right."""
-    figures = [(column.title or column.sort, column.width, column.sort, True) for column in layout.columns]
-    bars = [("new, 5m", layout.cells, "", False)] if layout.cells else []
-    return [("spool", layout.name_width, "name", False), *figures, *bars, (" problem", layout.problem + 1, "worst", False)]
-
-
-def column_at(layout: Frame, x: int) -> str:
-    """The sort of the column whose title is at cell ``x``; "" where there is none."""
-    edge = _MARGIN
-    for _, cells, key, _ in _titles(layout):
-        edge += cells + 1
-        if x < edge:
-            return key
-    return ""
-
-
-def spool_line(one: Glance, layout: Frame, *, now: float, chosen: bool = False) -> Line:
-    """The line of a target."""
-    style = Style.DIM if one.level in (Level.SILENT, Level.PENDING) else Style.NORMAL
-    name = layout.names.get(one.target, shown(escape(one.target)))
-    parts: list[str | Span] = [Style.KEY("▌" if chosen else " "), _sign(one), f" {pad(name, layout.name_width)} "]
-    for column in layout.columns:
-        value = column.value(one, now, column.figure(one))
-        text = pad_left(clip(value.text, column.width), column.width)
-        parts += [(value.style if style is Style.NORMAL else style)(text), " "]
-    if layout.cells:
-        parts += [Style.BAR(_bars(one, layout.cells)), " "]
+def _problem(one: Glance, width: int) -> str:
+    """The worst problem after a blank, and the number of the others."""
     more = len(one.seen.problems) - 1 if one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
-    line = join(*parts, f" {clip(shown(one.says), max(0, layout.problem - len(end)))}{end}")
-    return select(line) if chosen else line
+    return f" {clip(shown(one.says), max(0, width - 1 - len(end)))}{end}"
 
 
 def _sign(one: Glance) -> Span:
@@ -336,7 +291,7 @@ class SpoolsScreen(ListScreen):
         return lay_out(tuple(one.target for one in self.glances), width)
 
     def _draw(self, one: Glance, width: int, chosen: bool, marked: bool) -> Line:
-        return spool_line(one, self._layout(), now=self.now, chosen=chosen)
+        return row_line(one, self._layout().columns, Moment(self.now), sign=_sign(one), selected=chosen)
 
     def context(self) -> CommandContext:
         return CommandContext(
@@ -350,7 +305,7 @@ class SpoolsScreen(ListScreen):
         if not (self.ready and self.on_top):
             return
         width = self.window_size[0]
-        self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout(), self.sort)])
+        self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout().columns, self.sort)])
         self.query_one("#bottom", LinesView).show_all(self._bottom(width))
 
     def _header(self, width: int) -> Line:
@@ -409,7 +364,7 @@ class SpoolsScreen(ListScreen):
         return SORTS
 
     def column_at(self, x: int) -> str | None:
-        return column_at(self._layout(), x) or None
+        return sort_at(self._layout().columns, x) or None
 
     # Commands
 
