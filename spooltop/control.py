@@ -22,7 +22,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .backends.registry import identify, lock_source
-from .cursors.model import Poll
 from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
 from .model.backend import (
@@ -130,11 +129,11 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
     or that of a further backend. ``labels`` are the words of that kind.
 
-    ``polls`` reads the logs of pollers at each look. The settings files are read again when they change. ``operations`` opens the
-    operators on first use, so that reading does not wait for them; None for a target that has nothing to change. ``read_only``
-    says why nothing may be changed. ``locks`` are shown among the target's own. ``beside`` wakes the reader. ``mutes`` and
-    ``views`` are kept in this user's own state. A call that is ``while_watched`` and hangs is left behind after ``patience``
-    seconds.
+    ``polls`` adds what the logs of pollers say to each look. The settings files are read again when they change. ``operations``
+    opens the operators on first use, so that reading does not wait for them; None for a target that has nothing to change.
+    ``read_only`` says why nothing may be changed. ``locks`` are shown among the target's own. ``beside`` wakes the reader.
+    ``mutes`` and ``views`` are kept in this user's own state. A call that is ``while_watched`` and hangs is left behind after
+    ``patience`` seconds.
     """
 
     _target: Target
@@ -142,7 +141,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     _open_operations: Callable[[], Operations] | None
     _observer: Observer
     _redactor: Redactor
-    _polls: Callable[[Observation], tuple[Poll, ...]] | None
+    _polls: Callable[[Observation], Observation] | None
     _settings_files: SettingsFiles | None
     _read_only: str | None
     _clock: Clock
@@ -204,7 +203,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         """Judges an observation, which counts as the one after those that were given before: adds what is not the backend's, and
         hides what the user wants hidden."""
         if self._polls is not None:
-            observation = replace(observation, polls=self._polls(observation))
+            observation = self._polls(observation)
         if self._redactor:
             observation = self._observer.redacted(observation, self._redactor)
         if self._locks:
@@ -490,10 +489,11 @@ def open_control(
             files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
             side_files = tuple(map(glob.escape, files))
             if logs:
-                from .cursors.watch import LogGlob, poll_reader
+                from .cursors.watch import PollLogs
 
-                polls = poll_reader(logs, words)
-                side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
+                read_logs = PollLogs(logs, words)
+                polls = read_logs.add_to
+                side_files = (*(one.pattern for one in read_logs.globs), *side_files)
             urls = tuple(redis_tickets) or found.items("redis_tickets")
             tickets = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
             asked = replace(asked, cursor_files=asked.cursor_files or found.items("cursor_files"))

@@ -51,6 +51,14 @@ def why_read_only(folder: int) -> str | None:
     return f"the file system is read-only ({os.strerror(errno.EROFS)})" if os.fstatvfs(folder).f_flag & os.ST_RDONLY else None
 
 
+def why_closed(above: int, name: str, shown: str, *command: str, mode: int = os.R_OK | os.W_OK | os.X_OK) -> str | None:
+    """Why this user may not use what has the ``name`` in the open directory ``above`` as ``mode`` says (access(2); a directory
+    is written), or None. ``shown`` is what it is called, ``command`` as for ``closed_words``. Raises ``OSError``."""
+    if os.access(name, mode, dir_fd=above, effective_ids=True):
+        return None
+    return why_read_only(above) or closed_words(shown, os.stat(name, dir_fd=above, follow_symlinks=False), *command)
+
+
 def closed_words(what: str, found: os.stat_result, *command: str) -> str:
     """``you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop …``, where ``found`` is the status of ``what``
     and ``command`` the words behind ``spooltop``."""

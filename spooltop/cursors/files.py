@@ -18,25 +18,26 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from spooltop.backends.access import closed_words, why_read_only
+from spooltop.backends.access import why_closed
 from spooltop.backends.directory.events.watcher import in_order, listening, watch_fd
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
+from spooltop.backends.journal.record_log import Time
 from spooltop.cursors.model import CursorSource, CursorWrite
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
-from spooltop.engine.system.files import open_regular
+from spooltop.engine.system.files import REAL_FILES, GrowingFiles, closing, open_regular
 from spooltop.errors import Refused
-from spooltop.model.vocabulary import Clock, Json, LockHolder, escape, finite, json_object
+from spooltop.model.vocabulary import Clock, Json, LockHolder, escape, json_object
 from spooltop.stop_event import StopEvent
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
@@ -63,11 +64,10 @@ def parse_value(data: bytes) -> tuple[Json, str]:
         return None, f"its values would take over {_IN_MEMORY >> 20} MB of memory, not read"
     try:
         return json.loads(data), ""
-    except (ValueError, RecursionError) as problem:
-        where = getattr(problem, "pos", None)
-        if isinstance(problem, json.JSONDecodeError) and _cut_off(problem):
-            return None, "it is cut off"
-        return None, f"not JSON at byte {where}" if where is not None else "not JSON"
+    except json.JSONDecodeError as problem:
+        return None, "it is cut off" if _cut_off(problem) else f"not JSON at byte {problem.pos}"
+    except (ValueError, RecursionError):
+        return None, "not JSON"
 
 
 def _size_in_memory(data: bytes) -> int:
@@ -77,8 +77,6 @@ def _size_in_memory(data: bytes) -> int:
 
 def within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json], int, frozenset[str]]:
     """The sections of a file of ``size`` bytes that are kept, how many sources are left out, and those whose value was cut."""
-    if size <= _SMALL and len(sections) <= _SOURCES_AT_MOST and all(len(name) <= _NAME_AT_MOST for name in sections):
-        return sections, 0, frozenset()
     kept: dict[str, Json] = {}
     cut = set()
     for name, value in sections.items():
@@ -87,7 +85,7 @@ def within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json]
         if len(kept) == _SOURCES_AT_MOST:
             break
         kept[name] = value
-        if size > _SMALL and isinstance(value, str | list | dict | int) and len(json.dumps(value)) > SECTION_AT_MOST:
+        if size > _SMALL and len(json.dumps(value)) > SECTION_AT_MOST:
             kept[name] = _shortened(value)
             cut.add(name)
     return kept, len(sections) - len(kept), frozenset(cut)
@@ -97,8 +95,9 @@ def _shortened(value: Json) -> Json:
     """The short fields of an object, its cursor among them. For any other value only its length and a hash, since any
     part of it may be secret."""
     fields = value.items() if isinstance(value, dict) else ()
-    brief = ((name, item) for name, item in fields if len(name) <= _FIELD and _is_short(item))
-    short = dict(itertools.islice(brief, _FIELDS_AT_MOST))
+    plain = ((name, item) for name, item in fields if not isinstance(item, list | dict))
+    brief = ((name, item) for name, item in plain if max(len(name), len(json.dumps(item))) <= _FIELD)
+    short: dict[str, Json] = dict(itertools.islice(brief, _FIELDS_AT_MOST))
     if short:
         return short
     from hashlib import blake2b  # loads OpenSSL: only for large sections
@@ -106,9 +105,6 @@ def _shortened(value: Json) -> Json:
     text = json.dumps(value)
     return f"({len(text):,} characters, {blake2b(text.encode(), digest_size=6).hexdigest()})"
 
-
-def _is_short(item: Json) -> bool:
-    return not isinstance(item, list | dict) and (not isinstance(item, str | int) or len(json.dumps(item)) <= _FIELD)
 
 
 def _cut_off(problem: json.JSONDecodeError) -> bool:
@@ -148,33 +144,28 @@ class Version(Struct, frozen=True):
         return self.state, self.error, hash(self.data)
 
 
-_TOO_LARGE = f"over {FILE_MAX >> 20} MB, not read"
-
 
 def read_version(name: str, folder: int, at: float, *, handles: bool) -> Version | None:
-    """Reads the file now; None if there is none. ``handles``: the version gets its handle."""
+    """Reads the file now; None if there is none to be seen. ``handles``: the version gets its handle."""
+    data, error, handle = b"", "", None
     try:
         own, found = open_regular(name, folder)
     except OSError as problem:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError as gone:
-            return None if isinstance(gone, FileNotFoundError) else Version(at, error=str(gone.strerror))
-        why = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
-        return Version(at, _state(found), found.st_mtime, error=why)
-    try:
-        if found.st_size > FILE_MAX:
-            return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
-        data = b""
-        while len(data) <= FILE_MAX and (part := os.read(own, found.st_size + len(data) + 1)):  # it may have grown
-            data += part
-        if len(data) > FILE_MAX:
-            return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
-        return Version(at, _state(found), found.st_mtime, data, handle=handle_of(own) if handles else None)
-    except OSError as problem:
-        return Version(at, error=str(problem.strerror))
-    finally:
-        os.close(own)
+        except OSError:
+            return None
+        error = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
+    else:
+        with closing(REAL_FILES, own):
+            try:
+                data = REAL_FILES.read(own, FILE_MAX + 1)
+            except OSError as problem:
+                return Version(at, error=str(problem.strerror))
+            if len(data) > FILE_MAX:
+                data, error = b"", f"over {FILE_MAX >> 20} MB, not read"
+            handle = handle_of(own) if handles else None
+    return Version(at, _state(found), found.st_mtime, data, error, handle)
 
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:
@@ -195,64 +186,46 @@ REMEMBERED = 3600.0
 """Seconds before the first look from which writes count."""
 
 
-def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
-    """The (file name, write) of each valid line. Other lines are left out: whoever may write beside the cursors may have
-    written them."""
-    found: list[tuple[str, CursorWrite]] = []
-    for line in data.split(b"\n"):
-        record = json_object(line)
-        if record.get("cut") or "old" not in record or "new" not in record:
-            continue
-        file, source, pid, command = (record.get(name) for name in ("file", "source", "pid", "command"))
-        at = finite(record.get("time"))
-        if at is None or not isinstance(file, str):
-            continue
-        if not isinstance(source, str) or isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
-            continue
-        writer = LockHolder(pid, command if isinstance(command, str) else None, since=at)
-        found.append((file, CursorWrite(at, source, record["old"], record["new"], writer)))
-    return found
+class _Line(Struct):
+    """A line about a write, as ``engine.cursors.note`` makes it."""
 
-
-class _Read(Struct, frozen=True):
-    inode: int
-    offset: int
-    newest: float
+    time: Time
+    file: str
+    source: str
+    pid: Annotated[int, Meta(gt=0, lt=1 << 31)]
+    old: Any
+    new: Any
+    command: str | None = None
+    cut: None = None
 
 
 class CursorJournal:
     """The journals in some folders. Each write is reported once."""
 
     def __init__(self) -> None:
-        self._read: dict[str, _Read] = {}
+        self._files = GrowingFiles(2 * JOURNAL_MAX, 2 * JOURNAL_MAX)
+        self._newest: dict[str, float] = {}
 
-    def since(self, path: str, fd: int, now: float) -> dict[str, tuple[CursorWrite, ...]]:
+    def since(self, path: str, fd: int, now: float) -> dict[str, list[CursorWrite]]:
         """The writes by file name since the look before (at the first: of the last hour), in the folder ``path``, open as
-        ``fd``."""
-        try:
-            own, found = open_regular(JOURNAL, fd)
-        except OSError:
-            return {}  # nobody here writes through the engine, or it is closed to us
-        try:
-            known = self._read.get(path)
-            on = known is not None and known.inode == found.st_ino and known.offset <= found.st_size
-            start = known.offset if known is not None and on else max(0, found.st_size - 2 * JOURNAL_MAX)
-            if on and start == found.st_size:
-                return {}
-            data = os.pread(own, 2 * JOURNAL_MAX, start)
-        except OSError:
-            return {}  # a file system that fails: the cursors themselves are read
-        finally:
-            os.close(own)
-        whole = data.rfind(b"\n") + 1
-        newest = now - REMEMBERED if known is None else known.newest
+        ``fd``. Leaves out lines of another form: whoever may write beside the cursors may have written them."""
         writes: dict[str, list[CursorWrite]] = {}
-        for name, one in parse_journal(data[:whole]):
-            if on or one.at > newest:  # a rotation keeps lines that were reported already
-                writes.setdefault(name, []).append(one)
-        newest = max([newest, *(min(one.at, now) for these in writes.values() for one in these)])
-        self._read[path] = _Read(found.st_ino, start + whole, newest)
-        return {name: tuple(these) for name, these in writes.items()}
+        known = newest = self._newest.get(path, now - REMEMBERED)
+        try:
+            lines, on, _ = self._files.new_lines(path, JOURNAL, fd)
+        except OSError:
+            return writes  # nobody here writes through the engine, it is closed to us, or the file system fails
+        for record in map(json_object, lines):
+            try:
+                line = convert(record, _Line)
+            except (ValidationError, UnicodeError):
+                continue
+            if on or line.time > known:  # a rotation keeps lines that were reported already
+                writer = LockHolder(line.pid, line.command, since=line.time)
+                writes.setdefault(line.file, []).append(CursorWrite(line.time, line.source, line.old, line.new, writer))
+                newest = max(newest, min(line.time, now))
+        self._newest[path] = newest
+        return writes
 
 
 # Opens the folders of cursor files, and says if this user may change a cursor in them.
@@ -265,19 +238,14 @@ def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
     """Opens each folder in ``named`` and the folder of each file in it, as (path, descriptor). Leaves out what cannot be
     opened."""
     opened: dict[str, int] = {}
-    try:
+    with ExitStack() as closed_last:
         for path in map(os.path.abspath, named):
             for folder in (path, os.path.dirname(path)):
-                try:
+                with suppress(OSError):  # a file, or nothing: the folder it lies in is tried
                     if folder not in opened:
-                        opened[folder] = os.open(folder, _FOLDER)
+                        opened[folder] = closed_last.enter_context(closing(REAL_FILES, os.open(folder, _FOLDER)))
                     break
-                except OSError:
-                    continue  # a file, or nothing: the folder it lies in is tried
         yield list(opened.items())
-    finally:
-        for fd in opened.values():
-            os.close(fd)
 
 
 def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
@@ -294,21 +262,12 @@ def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
     name = os.path.basename(one.path)
     try:
         with folder_of(one.path, folders) as folder:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 return f"{escape(one.path)} is not a regular file"
-            if why := why_read_only(folder):
-                return why
-            above = os.fstat(folder)
-            for what, path, mode, status in (
-                (name, name, os.R_OK | os.W_OK, found),
-                ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
-            ):
-                if not os.access(path, mode, dir_fd=folder, effective_ids=True):
-                    return closed_words(escape(what), status, "cursors", one.path)
+            own = why_closed(folder, name, escape(name), "cursors", one.path, mode=os.R_OK | os.W_OK)
+            return own or why_closed(folder, ".", "its directory", "cursors", one.path)
     except OSError as error:
         return f"{escape(one.path)} cannot be seen: {error.strerror}"
-    return None
 
 
 @contextmanager
@@ -441,13 +400,19 @@ class CursorWatcher(_Listener):
         self._foreign = 0
         self._event_seen = False
 
-    def follow(self, folder: int) -> None:
-        """Reads every ``*.json`` of this open folder from now on. If no inotify watches are left, only looks find changes."""
+    def follow(self, folder: int, *, whole: bool = False) -> set[str]:
+        """Watches this open folder from now on; ``whole``: reads every ``*.json`` in it. If no inotify watches are left, only
+        looks find changes.
+
+        Returns the names of temporary files that contain nothing of their writer, so that all writers share them; those that
+        were made there since it was followed."""
         with self._lock:
             self._drain()  # first: it tells of a folder that is gone, whose number may be that of another one now
             tracked = self._follow(folder)
-            if tracked is not None:
-                tracked.whole = True
+            if tracked is None:
+                return set()
+            tracked.whole = tracked.whole or whole
+            return tracked.shared.copy()
 
     def take(self, folder: int, name: str) -> list[Version] | None:
         """The versions of this file since the last call, oldest first; the last one is the present content. Empty if nothing
@@ -466,13 +431,6 @@ class CursorWatcher(_Listener):
             self._untaken -= sum(len(one.data) for one in versions)
             return versions
 
-    def shared_names(self, folder: int) -> tuple[str, ...]:
-        """The names of temporary files that contain nothing of their writer, so that all writers share them; those that were
-        made in this open folder since the last call or since it was followed; sorted."""
-        with self._lock:
-            self._drain()
-            tracked = self._follow(folder)
-            return tuple(sorted(tracked.shared)) if tracked is not None else ()
 
     def close(self) -> None:
         super().close()
@@ -577,7 +535,7 @@ class CursorWatcher(_Listener):
             return
         except OSError:
             found = None
-        if found is None or file.last is None or file.last[0] != (found.st_ino, found.st_mtime_ns, found.st_size):
+        if found is None or file.last is None or file.last[0] != _state(found):
             self._read(folder, name, file, 0)
             file.reported = False
 
@@ -747,7 +705,7 @@ Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
 
 
 class CursorFiles:
-    """The cursor files in some folders. A file that has not changed gives the same object as in the look before."""
+    """The cursor files in some folders. A file that has not changed is not read again."""
 
     def __init__(
         self, world: System, *, writers: WriterWatch | None = None, named: Sequence[str] = (),
@@ -769,72 +727,54 @@ class CursorFiles:
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
         """Looks at the cursor files in ``folders``, (path as shown, descriptor) of the spool and of its parent; the first one
         that has cursors is taken."""
-        now = self._clock()
-        if self._named:
-            with named_folders(self._named) as opened:
-                return self._of_names(dict(opened), holders, now)
-        return next((found for path, fd in folders if (found := self._in(path, fd, holders, now))), ())
+        if not self._named:
+            return next((found for path, fd in folders if (found := tuple(self._in(path, fd, holders)))), ())
+        with named_folders(self._named) as opened:
+            return tuple(one for path in self._named for one in self._of_name(path, dict(opened), holders))
 
-    def _of_names(self, opened: dict[str, int], holders: Holders, now: float) -> tuple[CursorSource, ...]:
-        sources: list[CursorSource] = []
-        for path in self._named:
-            if path in opened:
-                sources += self._in(path, opened[path], holders, now)
+    def _of_name(self, path: str, opened: dict[str, int], holders: Holders) -> Iterator[CursorSource]:
+        if path in opened:
+            yield from self._in(path, opened[path], holders)
+            return
+        above, name = os.path.split(path)
+        shared = os.path.basename(above) != "cursors" or not name.endswith(".json")
+        if above in opened:
+            for one in self._read(above, opened[above], [name], holders, shared=shared, named=name):
+                self._seen.add(path)
+                yield one
+        if path not in self._seen:  # it never existed: what was named is shown all the same
+            yield CursorSource(path, shared, None, "there is no such file")
+
+    def _in(self, path: str, fd: int, holders: Holders) -> Iterator[CursorSource]:
+        yield from self._read(path, fd, [_SHARED], holders, shared=True)
+        with suppress(OSError), opened_below(fd, "cursors") as folder:  # usually there is no such folder
+            if self._watcher is not None:
+                self._watcher.follow(folder, whole=True)
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+            yield from self._read(os.path.join(path, "cursors"), folder, names[:_FILES_AT_MOST], holders, shared=False)
+
+    def _read(
+        self, folder: str, fd: int, names: Sequence[str], holders: Holders, *, shared: bool, named: str | None = None
+    ) -> Iterator[CursorSource]:
+        """Reads those of the files ``names`` that exist in ``folder``, open as ``fd``, with their temporary files, their lock and
+        their journal. ``shared``: by several sources. ``named``: a file that is not called ``*.json``, maybe."""
+        if self._writers is not None:
+            with suppress(OSError):  # its file system reports no writers
+                self._writers.follow(fd, named)
+        writes = self._journal.since(folder, fd, self._clock())  # first: what it has was published before the files are read
+        for name in names:
+            one = self._file(os.path.join(folder, name), name, fd, holders, shared=shared)
+            if one is None:
                 continue
-            above, name = os.path.split(path)
-            alone = name.removesuffix(".json") if os.path.basename(above) == "cursors" and name.endswith(".json") else None
-            one = None
-            if above in opened:
-                fd = opened[above]
-                self._follow(fd, name)
-                writes = self._journal.since(above, fd, now)
-                if (one := self._source(path, fd, alone, holders, writes)) is not None:
-                    self._seen.add(path)
-                    sources.append(one)
-            if one is None and path not in self._seen:  # it never existed: what was named is shown all the same
-                sources.append(CursorSource(path, alone is None, None, "there is no such file"))
-        return tuple(sources)
+            temp_files: set[str] = set()
+            if shared and name == _SHARED:  # those that lie beside the file or were reported
+                reported = self._watcher.follow(fd) if self._watcher is not None else ()
+                temp_files = {*self._temp_files.of(folder, fd), *reported}
+            yield replace(
+                one, temp_files=tuple(sorted(temp_files)), lock_there=_is_lock_there(fd), journal=tuple(writes.get(name, ()))
+            )
 
-    def _in(self, path: str, fd: int, holders: Holders, now: float) -> tuple[CursorSource, ...]:
-        self._follow(fd)
-        writes = self._journal.since(path, fd, now)  # before the files: what it has was published before they are read
-        shared = self._source(os.path.join(path, _SHARED), fd, None, holders, writes)
-        sources = [shared] if shared is not None else []
-        try:
-            with opened_below(fd, "cursors") as folder:
-                self._follow(folder)
-                if self._watcher is not None:
-                    self._watcher.follow(folder)
-                writes = self._journal.since(os.path.join(path, "cursors"), folder, now)
-                names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
-                for name in names[:_FILES_AT_MOST]:
-                    one = self._source(os.path.join(path, "cursors", name), folder, name.removesuffix(".json"), holders, writes)
-                    sources += [one] if one is not None else []
-        except OSError:
-            pass  # usually there is no such folder
-        return tuple(sources)
-
-    def _source(
-        self, path: str, fd: int, source: str | None, holders: Holders, writes: Mapping[str, tuple[CursorWrite, ...]]
-    ) -> CursorSource | None:
-        """Reads the file ``path``, which lies in the folder ``fd`` and belongs to ``source`` (None: to several), and adds its
-        temporary files, its lock and its journal. None if there is no such file."""
-        folder, name = os.path.split(path)
-        one = self._file(path, name, fd, source, holders)
-        if one is None:
-            return None
-        temp_files = one.temp_files
-        if source is None and name == _SHARED:  # those that lie beside the file or were reported
-            reported = self._watcher.shared_names(fd) if self._watcher is not None else ()
-            temp_files = tuple(sorted({*self._temp_files.of(folder, fd), *reported}))
-        lock_there = _is_lock_there(fd)
-        if temp_files != one.temp_files or lock_there is not one.lock_there:
-            one = replace(one, temp_files=temp_files, lock_there=lock_there)
-            if path in self._known:  # not where it could not even be looked at
-                self._known[path] = self._known[path][0], replace(one, earlier=()) if one.earlier else one
-        return replace(one, journal=writes[name]) if name in writes else one
-
-    def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
+    def _file(self, path: str, name: str, fd: int, holders: Holders, *, shared: bool) -> CursorSource | None:
         versions = self._watcher.take(fd, name) if self._watcher is not None else None
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -842,63 +782,44 @@ class CursorFiles:
             self._known.pop(path, None)
             return None
         except OSError as problem:
-            return CursorSource(path, source is None, None, str(problem.strerror))
+            return CursorSource(path, shared, None, str(problem.strerror))
         known = self._known.get(path)
-        if versions is None and known is not None:
-            if known[0][0] == _state(found):
-                return known[1]
-        elif versions and known is not None and versions[0].content == known[0]:
+        if versions and known is not None and versions[0].content == known[0]:
             del versions[0]  # a new watch of the folder begins with what is there
         if not versions:
-            if known is not None and versions is not None:
+            if known is not None and (versions is not None or known[0][0] == _state(found)):
                 return known[1]
             now = read_version(name, fd, self._clock(), handles=self._writers is not None)
             if now is None:
-                self._known.pop(path, None)
                 return None
             versions = [replace(now, unread=0 if versions is not None else None)]
-        return self._changed(path, versions, source, holders(found))
-
-    def _changed(
-        self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockHolder, ...]
-    ) -> CursorSource:
-        """Returns the newest of ``versions``, with those before it."""
-        newest = self._parsed(path, versions[-1], source)
-        found = deque([replace(newest, lock_holders=held_by)])
+        read = deque([replace(self._parsed(path, versions[-1], shared=shared), lock_holders=holders(found))])
         left = FILE_MAX
         for version in reversed(versions[:-1]):
             left -= len(version.data)
-            one = None if left < 0 else self._parsed(path, version, source)
+            one = None if left < 0 else self._parsed(path, version, shared=shared)
             if one is not None and one.sections is not None:
-                found.appendleft(one)
+                read.appendleft(one)
             else:  # what could not be read as a whole is one more write that stands between its neighbours
-                found[0] = replace(found[0], unread=(found[0].unread or 0) + (version.unread or 0) + 1)
-        newest = found.pop()
+                read[0] = replace(read[0], unread=(read[0].unread or 0) + (version.unread or 0) + 1)
+        newest = read.pop()
         self._known[path] = versions[-1].content, newest
-        return replace(newest, earlier=tuple(found)) if found else newest
+        return replace(newest, earlier=tuple(read))
 
-    def _parsed(self, path: str, version: Version, source: str | None) -> CursorSource:
+    def _parsed(self, path: str, version: Version, *, shared: bool) -> CursorSource:
         """Returns a version with its sections, or with the reason why there are none."""
         value, error = (None, version.error) if version.error else parse_value(version.data)
-        sections = value if source is None else {source: value}
-        if error:
-            sections = None
-        elif not isinstance(sections, dict):
-            sections, error = None, "not an object: one section for each source is expected"
+        if shared and not error and not isinstance(value, dict):
+            error = "not an object: one section for each source is expected"
+        sections: Any = None if error else value if shared else {os.path.basename(path).removesuffix(".json"): value}
         writer = None if self._writers is None else self._writers.writer(version.handle)
         left_out, cut = 0, frozenset[str]()
         if sections is not None and not self._whole:
             sections, left_out, cut = within_budget(sections, len(version.data))
         return CursorSource(
-            path, source is None, sections, error, version.mtime, version.state, writer=writer, unread=version.unread,
+            path, shared, sections, error, version.mtime, version.state, writer=writer, unread=version.unread,
             read_at=version.at, left_out=left_out, cut=cut,
         )  # fmt: skip
-
-    def _follow(self, fd: int, name: str | None = None) -> None:
-        if self._writers is not None:
-            with suppress(OSError):  # its file system reports no writers
-                self._writers.follow(fd, name)
-
 
 
 def _is_lock_there(fd: int) -> bool | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
-from spooltop.engine.system.files import open_regular
+from spooltop.engine.system.files import GrowingFiles
 from spooltop.errors import UsageError
 from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Observation, Problem, Severity
@@ -481,63 +481,30 @@ class LogGlob(Struct, frozen=True):
 
 
 class PollLogs:
-    """New lines of log files. A file that was rotated away or truncated is read from its start."""
+    """The logs of pollers. Raises ``UsageError`` for an invalid pattern."""
 
-    def __init__(self, globs: Sequence[LogGlob]) -> None:
-        self._globs = tuple(globs)
-        self._read: dict[str, tuple[int, int]] = {}
+    def __init__(self, globs: Sequence[str], settings: Environ) -> None:
+        self.globs = [LogGlob.parse(one) for one in globs]
+        self._pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
+        self._files = GrowingFiles(TAIL, 16 * TAIL)
 
-    def look(self) -> list[tuple[str | None, str, float, list[str]]]:
-        """The logs with new lines, each as (source or None, file name, last write in epoch seconds, its new whole lines)."""
-        found = []
-        for one in self._globs:
-            for path in sorted(glob.glob(one.pattern))[:_FILES_AT_MOST]:  # noqa: PTH207  Path.glob takes no absolute ones
-                tail = self._tail(path)
-                if tail is not None:
-                    found.append((one.source, os.path.basename(path), *tail))
-        return found
+    def add_to(self, observation: Observation) -> Observation:
+        """Returns ``observation`` with the polls in the lines that the logs have since the last time."""
+        return replace(observation, polls=tuple(self._read(observation)))
 
-    def _tail(self, path: str) -> tuple[float, list[str]] | None:
-        try:
-            fd, status = open_regular(path, follow=True)
-        except OSError:
-            return None  # gone since it was listed, closed to us, or no plain file
-        try:
-            inode, offset = self._read.get(path, (0, 0))
-            first = path not in self._read
-            if inode != status.st_ino or offset > status.st_size:
-                offset = max(0, status.st_size - TAIL) if first else 0
-            data = os.pread(fd, 16 * TAIL, offset)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
-        whole = data.rfind(b"\n") + 1
-        if not whole and len(data) == 16 * TAIL:
-            whole = len(data)  # a line without an end is none of a poller
-        self._read[path] = (status.st_ino, offset + whole)
-        lines = data[:whole].decode("utf-8", "surrogateescape").split("\n")[:-1]
-        if first and offset:
-            del lines[:1]  # cut off at its begin
-        return (status.st_mtime, lines) if lines else None
-
-
-def poll_reader(globs: Sequence[str], settings: Environ) -> Callable[[Observation], tuple[Poll, ...]]:
-    """Returns a function that reads the poll logs at each look. Raises ``UsageError`` for an invalid pattern."""
-    logs = PollLogs([LogGlob.parse(one) for one in globs])
-    pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
-
-    def read(observation: Observation) -> tuple[Poll, ...]:
+    def _read(self, observation: Observation) -> Iterator[Poll]:
         sources = [name for one in observation.cursors for name in one.sections or {}]
-        found = []
-        for named, file, written_at, lines in logs.look():
-            source = named if named is not None else source_of(file, sources)
-            at = min(written_at, observation.taken_at)
-            polls = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
-            found += [poll for poll in polls if poll is not None]
-        return tuple(found)
-
-    return read
+        for one in self.globs:
+            for path in sorted(glob.glob(one.pattern))[:_FILES_AT_MOST]:  # noqa: PTH207  Path.glob takes no absolute ones
+                try:
+                    lines, _, written_at = self._files.new_lines(path, path, follow=True)
+                except OSError:
+                    continue  # gone since it was listed, closed to us, or no plain file
+                source = one.source if one.source is not None else source_of(os.path.basename(path), sources)
+                if source is not None:
+                    at = min(written_at, observation.taken_at)
+                    texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+                    yield from filter(None, (parse_poll(source, text, at, self._pattern) for text in texts))
 
 
 # Cursors over many looks, by their files and the logs of their pollers.

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.backends.access import closed_words, why_read_only
+from spooltop.backends.access import closed_words, why_closed, why_read_only
 from spooltop.backends.directory.liveness.processes import (
     Certainty,
     Descriptor,
@@ -571,11 +571,7 @@ def folder_closed(own: int, what: str, *command: str, file: os.stat_result | Non
     """Why this user may take nothing, or not ``file``, out of the open directory ``own``, called ``what`` (rename(2), unlink(2)),
     or None. ``command`` are the words after ``spooltop`` for a user who may. In a sticky directory the owner of the file counts
     too."""
-    if why := why_read_only(own):
-        return why
     above = os.fstat(own)
     if file is not None and above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, file.st_uid):
-        return closed_words("it", file, *command)
-    if os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
-        return None
-    return closed_words(what, above, *command)
+        return why_read_only(own) or closed_words("it", file, *command)
+    return why_closed(own, ".", what, *command)

@@ -37,7 +37,7 @@ from spooltop.model.vocabulary import (
     escape,
 )
 
-from ..access import closed_words, why_read_only
+from ..access import why_closed
 from ..row_listing import AgeCounter, RowListing
 from ..surroundings import Surroundings
 from .definition import Layout
@@ -135,11 +135,7 @@ def _why_not_write(layout: Layout, dirs: QueueDirs) -> str | None:
                 places.append((name, dirs.root, name))
         except FileNotFoundError:
             continue  # made with the first message that lies there
-    for name, above, shown in places:
-        if not os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
-            found = os.stat(name, dir_fd=above, follow_symlinks=False)
-            return why_read_only(dirs.root) or closed_words(shown, found, dirs.path)
-    return None
+    return next(filter(None, (why_closed(above, name, shown, dirs.path) for name, above, shown in places)), None)
 
 
 def _folders(layout: Layout) -> list[str]:

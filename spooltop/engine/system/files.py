@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from spooltop.model.vocabulary import Clock
 
 from . import syscalls
@@ -552,6 +554,30 @@ def read_small(
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes", name)
     return Content(data, status)
+
+
+class GrowingFiles(Struct):
+    """Reads files of lines on from where it stopped before, and a file that was replaced or truncated from its start; of a file
+    that it meets first the last ``at_first`` bytes, and no more than ``at_most`` at a time."""
+
+    at_first: int
+    at_most: int
+    _read: dict[str, tuple[int, int]] = {}
+
+    def new_lines(
+        self, path: str, name: str, dir_fd: int | None = None, *, follow: bool = False
+    ) -> tuple[list[bytes], bool, float]:
+        """Returns the new whole lines of the file ``name``, which is known as ``path``; True if they go on from those before;
+        and the time of its last change. Raises ``OSError`` as ``open_regular`` does."""
+        fd, found = open_regular(name, dir_fd, follow=follow)
+        with closing(REAL_FILES, fd):
+            inode, offset = self._read.get(path, (0, 0))
+            goes_on = inode == found.st_ino and offset <= found.st_size
+            start = offset if goes_on else max(0, found.st_size - (self.at_most if inode else self.at_first))
+            data = os.pread(fd, self.at_most, start)
+        end = data.rfind(b"\n") + 1 or (len(data) if len(data) == self.at_most else 0)  # a line without an end is passed over
+        self._read[path] = found.st_ino, start + end
+        return data[:end].split(b"\n")[not goes_on and start > 0 : -1], goes_on, found.st_mtime  # the first may be cut off
 
 
 def lock_within(

@@ -15,7 +15,7 @@ from spooltop.engine.system.files import status_of
 from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import Action, Box
 
-from ...access import closed_words, why_read_only
+from ...access import closed_words, why_closed
 
 FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """The actions that may take a claim from a running holder, where they are forced."""
@@ -126,13 +126,10 @@ def _refusal(dirs: SpoolDirs, above: int, name: str, shown: str, missing: str | 
     """Why this user may not write the directory ``name`` in the directory ``above``, called ``shown``, or None; ``missing`` where
     there is none."""
     try:
-        found = dirs.files.stat(name, above)
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(dirs.files.stat(name, above).st_mode):
             return f"{shown} is not a directory; find out who created it"
-        if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
-            return None
+        return why_closed(above, name, shown, dirs.path)
     except FileNotFoundError:
         return missing
     except OSError as error:
         return f"{shown} cannot be accessed: {error.strerror}"
-    return why_read_only(dirs.root) or closed_words(shown, found, dirs.path)
