@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import Clock
 from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .commands import View
-from .messages import Found, SnapshotTaken
+from .messages import NOTHING_SEEN, Found, SnapshotTaken
 from .options import Options
 from .screens.base import AppSession, Session, SessionState
 from .screens.main import MainScreen
@@ -236,7 +236,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         target, self._target = self.target, None
         # Only the choices of the user, or the data of each target that was ever open would be kept.
         self._left[self._target_name] = target.main.state.again(lambda: 0.0)
-        self.app_session.state.snapshot = None
+        self.app_session.state.snapshot = NOTHING_SEEN
         threading.Thread(target=target.leave, name="close", daemon=True).start()
         if self.spools is not None:
             self.spools.calm(False)

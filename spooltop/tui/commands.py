@@ -24,6 +24,8 @@ from spooltop.model.snapshot import BoxState, ConsumerRow, Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Key, Lock, Row, Verdict, escape
 from spooltop.operate.operations import holds_poison, poison_words
 
+from .messages import NOTHING_SEEN
+
 
 class View(StrEnum):
     """The views and panels. SPOOLS lies below all others, where there are several targets. The next eight are reached by their
@@ -98,7 +100,7 @@ class CommandContext(Struct, frozen=True):
     """
 
     view: View
-    snapshot: Snapshot | None = None
+    snapshot: Snapshot = NOTHING_SEEN
     box: Box | None = None
     row: Row | None = None
     rows: int = 0
@@ -122,19 +124,17 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def capabilities(self) -> Capabilities:
-        if self.snapshot is None:
-            return Capabilities.nothing("nothing has been seen yet")
         return self.snapshot.observation.capabilities
 
     @property
     def absent(self) -> Mapping[str, str]:
         """Views that this kind of queue does not have, and why."""
-        return {} if self.snapshot is None else self.snapshot.observation.absent
+        return self.snapshot.observation.absent
 
     @property
     def paused(self) -> bool:
         """True where the spool is paused."""
-        return self.snapshot is not None and self.snapshot.observation.paused is not None
+        return self.snapshot.observation.paused is not None
 
     @property
     def target_box(self) -> Box | None:
@@ -155,13 +155,11 @@ class CommandContext(Struct, frozen=True):
     @property
     def muted(self) -> float | None:
         """The end of the mute of the chosen source, epoch seconds; None where it is not muted."""
-        if self.snapshot is None or self.cursor is None:
-            return None
-        return self.snapshot.muted.get(self.cursor.source)
+        return self.snapshot.muted.get(self.cursor.source) if self.cursor is not None else None
 
     @property
     def trash(self) -> BoxState | None:
-        return self.snapshot.observation.boxes.get(Box.TRASH) if self.snapshot is not None else None
+        return self.snapshot.observation.boxes.get(Box.TRASH)
 
     @property
     def expired(self) -> int:
@@ -299,9 +297,7 @@ def has_view(view: str) -> Condition:
 
 
 def has_problem_rows(context: CommandContext) -> Reason:
-    if context.view is View.OVERVIEW and context.snapshot is not None and not context.snapshot.problems:
-        return "no problems detected so far"
-    return None
+    return "no problems detected so far" if context.view is View.OVERVIEW and not context.snapshot.problems else None
 
 
 def openable(context: CommandContext) -> Reason:
@@ -494,7 +490,7 @@ def rate_limitable(context: CommandContext, plan: Plan) -> Reason:
 
 def _allowed(context: CommandContext, action: Action) -> Reason:
     reason = context.capabilities.why_not(action)
-    if reason and context.snapshot is not None and context.snapshot.observation.is_mail:
+    if reason and context.snapshot.observation.is_mail:
         reason = "this is a mail folder, where nothing is stuck; 1 Overview says how to open it as a job spool"
     command = own_command(context, action)
     return f"{action}: {reason}{': ' if command else ''}{command}" if reason else None

@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from spooltop.model.backend import ListQuery
+from spooltop.model.backend import Capabilities, ListQuery
 from spooltop.model.plan import TrackedMessage
-from spooltop.model.snapshot import ConsumerList, Snapshot
+from spooltop.model.snapshot import ConsumerList, Observation, Rates, Snapshot
 from spooltop.model.vocabulary import Key, Payload, Row
+
+NOTHING_SEEN = Snapshot(
+    Observation("", "", 0.0, False, {}, capabilities=Capabilities.nothing("nothing has been seen yet")), Rates()
+)  # fmt: skip
+"""The snapshot before the first look is done."""
 
 
 class Search(Struct, frozen=True):

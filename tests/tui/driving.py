@@ -63,7 +63,7 @@ class Driver:
     @property
     def looked(self) -> bool:
         """True once the first look is shown."""
-        return self.app.main.state.snapshot is not None
+        return self.app.main.state.snapshot.taken_at > 0
 
     @property
     def at_main(self) -> bool:

@@ -13,6 +13,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import Problem, Severity, Snapshot, capacity_words
 from spooltop.model.vocabulary import Action, Box, Verdict
 
+from ..messages import NOTHING_SEEN
 from .elements import (
     BLANK,
     Line,
@@ -42,9 +43,9 @@ from .elements import (
 # Says how fresh the screen is, in the words of the header.
 
 
-def _with_watch(snapshot: Snapshot | None, moment: Moment) -> Moment:
+def _with_watch(snapshot: Snapshot, moment: Moment) -> Moment:
     """Returns the moment of a screen: what is shown of a queue that does not answer is stale, too."""
-    if snapshot is None or moment.stale_for is not None or not snapshot.observation.watch.away:
+    if moment.stale_for is not None or not snapshot.observation.watch.away:
         return moment
     watch = snapshot.observation.watch
     since = watch.since if watch.seen_at is None else watch.seen_at
@@ -57,11 +58,11 @@ def stale_line(moment: Moment, look: str = "a look") -> Line:
     return (Style.BAD(f"STALE {units.span(moment.stale_for)}"), Span(f": {why}"))
 
 
-def freshness_line(snapshot: Snapshot | None, moment: Moment, *, short: bool = False, offset: bool = True) -> Line:
+def freshness_line(snapshot: Snapshot, moment: Moment, *, short: bool = False, offset: bool = True) -> Line:
     """``live · as of 02:41:09 +0100``. FROZEN and STALE replace it, because nothing changes then. ``short``: without the words.
     """
     moment = _with_watch(snapshot, moment)
-    if snapshot is None:
+    if snapshot is NOTHING_SEEN:
         return join("looking…") if moment.stale_for is None else stale_line(moment, "the first look")
     as_of = f"{'' if short else 'as of '}{when(snapshot.observation.as_of, moment.zone, offset=offset)}"
     if moment.stale_for is not None:
@@ -98,22 +99,22 @@ _WHO = 16
 """Cells of the name of who paused the spool."""
 
 
-def header(snapshot: Snapshot | None, width: int, target: str, moment: Moment) -> Lines:
+def header(snapshot: Snapshot, width: int, target: str, moment: Moment) -> Lines:
     """The spool and how fresh the figures are; then the free space on its file system and the rights of the user."""
     second = disk_line(snapshot, width)
     moment = _with_watch(snapshot, moment)
-    if snapshot is not None and moment.stale_for is not None:  # the part that does not answer is on the first line
+    if second and moment.stale_for is not None:  # the part that does not answer is on the first line
         seen = f" as of {when(snapshot.observation.as_of, moment.zone, offset=True)} ·"
         second = restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM)
     return [_first(snapshot, width, target, moment), second]
 
 
-def _first(snapshot: Snapshot | None, width: int, target: str, moment: Moment) -> Line:
+def _first(snapshot: Snapshot, width: int, target: str, moment: Moment) -> Line:
     title = Style.TITLE(" spooltop ")
     path = safe(target)
     # shown nowhere else: it has to fit
     least = most = join()
-    if snapshot is not None:
+    if snapshot is not NOTHING_SEEN:
         least = join(" · ", Style.WARN("READ-ONLY")) if snapshot.observation.is_mail else least
         most = least or join(f" · watched for {units.span(snapshot.watched_for)}")
     room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
@@ -139,18 +140,18 @@ def _first(snapshot: Snapshot | None, width: int, target: str, moment: Moment) -
     return spread(left, right, width - 1)
 
 
-def _paused(snapshot: Snapshot | None) -> tuple[Line, Line]:
+def _paused(snapshot: Snapshot) -> tuple[Line, Line]:
     """``PAUSED by root for 2h · `` and the same in fewer words; nothing where the spool is not paused."""
-    if snapshot is None or (pause := snapshot.observation.paused) is None:
+    if (pause := snapshot.observation.paused) is None:
         return (), ()
     by = "" if pause.by is None else f" by {clip(safe(pause.by), _WHO)}"
     length = ago(pause.at, snapshot.taken_at)
     return join(Style.WARN(f"PAUSED{by} for {length}"), " · "), join(Style.WARN(f"PAUSED {length}"), " · ")
 
 
-def disk_line(snapshot: Snapshot | None, width: int) -> Line:
+def disk_line(snapshot: Snapshot, width: int) -> Line:
     """``ext4 12GB free 41%, inodes free 88% · you are memex, read-write``."""
-    if snapshot is None:
+    if snapshot is NOTHING_SEEN:
         return ()
     observation = snapshot.observation
     capacities = observation.capacities

@@ -17,7 +17,7 @@ from spooltop.model.snapshot import AGE_BOUNDS, Ages, BoxState, Percentiles, Sna
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Owner, Row, Verdict, began, suppressed_words
 
 from ..event_log import LoggedEvent
-from ..messages import PayloadRead
+from ..messages import NOTHING_SEEN, PayloadRead
 from .detail import detail, fact_line, size_text
 from .elements import (
     BARS,
@@ -747,12 +747,12 @@ def problem_rows(height: int) -> int:
 
 
 def overview(
-    snapshot: Snapshot | None, events: Sequence[LoggedEvent], width: int, height: int, moment: Moment, *, chosen: int
+    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, moment: Moment, *, chosen: int
 ) -> Lines:
     """At most ``height`` lines. Where space is short, panels are omitted from the bottom up; the problems stay. A large window
     has panels with borders, in which ``events`` are shown, newest first; a high and narrow one shows some of their contents
     below."""
-    if snapshot is None:
+    if snapshot is NOTHING_SEEN:
         return [BLANK, dim(" looking for the first time…")]
     if snapshot.observation.is_mail:
         return _mail(snapshot, width)

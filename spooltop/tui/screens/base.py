@@ -68,6 +68,7 @@ from ..draw.elements import (
     wrap,
 )
 from ..draw.header import notice_lines
+from ..messages import NOTHING_SEEN
 from ..options import Options
 from ..terminal.driver import TerminalDriver
 from ..threads import SnapshotThread, Worker, deliver
@@ -77,7 +78,7 @@ from ..widgets import WHEEL, LinesView, VirtualList
 class SessionState(Struct):
     """The values of a session that change while the dashboard runs."""
 
-    snapshot: Snapshot | None = None
+    snapshot: Snapshot = NOTHING_SEEN
     """The newest snapshot, whatever the main screen shows."""
     results: list[Result] = []
     """The results of all operations so far, oldest first. The worker appends to it."""
@@ -103,8 +104,8 @@ class AppSession(Struct, frozen=True):
     state: SessionState
 
     @property
-    def snapshot(self) -> Snapshot | None:
-        """The newest snapshot; None before the first look is done."""
+    def snapshot(self) -> Snapshot:
+        """The newest snapshot."""
         return self.state.snapshot
 
 

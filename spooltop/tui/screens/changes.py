@@ -190,8 +190,8 @@ class SetCursorScreen(FormScreen[None]):
     @property
     def present(self) -> Cursor:
         """The source as it is now, as long as it is seen."""
-        snapshot, was = self.session.snapshot, self.cursor_of
-        return (snapshot.cursor(was.source, was.file) if snapshot is not None else None) or was
+        was = self.cursor_of
+        return self.session.snapshot.cursor(was.source, was.file) or was
 
     @property
     def value(self) -> ParsedValue | None:

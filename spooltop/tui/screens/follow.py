@@ -184,8 +184,7 @@ class FollowScreen(ScrollingScreen[None]):
             return
         snapshot, at, first = self.session.snapshot, found.taken_at, self.began is None
         self.began = at if self.began is None else self.began
-        listed = () if snapshot is None else (*snapshot.observation.tmp, *snapshot.observation.claims)
-        rows = {row.id: row for row in listed}
+        rows = {row.id: row for row in (*snapshot.observation.tmp, *snapshot.observation.claims)}
         for id in self.ids:
             if (one := found.found.get(id)) is not None:
                 row = rows.get(id)

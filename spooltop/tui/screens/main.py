@@ -42,6 +42,7 @@ from ..draw.lists import (
 )
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, overview, rows_below
 from ..messages import (
+    NOTHING_SEEN,
     ClockMoved,
     ConsumersRead,
     Found,
@@ -164,15 +165,15 @@ class MainScreen(ListScreen):
         state = self.state
         chosen, box, snapshot, page = state.here, state.box, state.snapshot, state.page
         moment = state.moment
-        if snapshot is not None and state.moved_to > snapshot.taken_at:
+        if state.moved_to > snapshot.taken_at:
             snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.moved_to))
-        if context.view is View.CONSUMERS and snapshot is not None:
+        if context.view is View.CONSUMERS and snapshot is not NOTHING_SEEN:
             return consumer_header(
                 snapshot, state.consumer_list, context.rows, width, moment, sort=state.here.sort, filter=state.filter
             )
         if context.view not in LISTS or box is None:
             return header(snapshot, width, self.session.control.target, moment)
-        if snapshot is None:
+        if snapshot is NOTHING_SEEN:
             return [join(" looking for the first time…"), BLANK]
         mail = snapshot.observation.is_mail
         title = "Read mail" if mail and state.root is View.CLAIMS else TITLES[state.root]
@@ -202,7 +203,7 @@ class MainScreen(ListScreen):
     def column_at(self, x: int) -> str | None:
         """The sort column whose title is at cell ``x`` of the list; None where there is none."""
         state = self.state
-        if state.snapshot is None or state.snapshot.observation.is_mail:
+        if state.snapshot.observation.is_mail:
             return None
         times = state.moment.times
         if state.box is None:
@@ -213,7 +214,7 @@ class MainScreen(ListScreen):
         """The text in place of the rows of an empty list."""
         state = self.state
         chosen, box, snapshot = state.here, state.box, state.snapshot
-        if box is None or snapshot is None or state.page is None:
+        if box is None or state.page is None:
             return "…"
         held = snapshot.observation.boxes.get(box)
         if held is not None and held.error:
@@ -234,26 +235,23 @@ class MainScreen(ListScreen):
         """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
         state, row, window = self.state, self.row, self.window_size
         read, snapshot, moment = state.payload_of(row), state.snapshot, state.moment
-        if snapshot is not None and state.box is not None and window[0] >= LISTS_WIDE and not snapshot.observation.is_mail:
-            roomy = rows_below(state.box, *window) > 0
-            lines = beside_list(row, read, snapshot, state.box, width, height, moment, roomy=roomy)
+        if state.panelled is not None and window[0] >= LISTS_WIDE:
+            roomy = rows_below(state.panelled, *window) > 0
+            lines = beside_list(row, read, snapshot, state.panelled, width, height, moment, roomy=roomy)
             return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
-        worked = snapshot.rates.worked if snapshot is not None else None
-        return detail(row, read, width, height, moment=moment, worked=worked)
+        return detail(row, read, width, height, moment=moment, worked=snapshot.rates.worked)
 
     def _draw_below(self, width: int, height: int) -> Lines:
         """The panels below a list."""
         state = self.state
-        snapshot = state.snapshot
-        if snapshot is None or state.box is None or snapshot.observation.is_mail:
+        if state.panelled is None:
             return []
-        lines = below_list(snapshot, state.box, width, height)
+        lines = below_list(state.snapshot, state.panelled, width, height)
         return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
         state, moment = self.state, self.state.moment
-        mail = state.snapshot is not None and state.snapshot.observation.is_mail
-        columns = columns_for(state.box or Box.NEW, width, times=moment.times, mail=mail)
+        columns = columns_for(state.box or Box.NEW, width, times=moment.times, mail=state.snapshot.observation.is_mail)
         line = row_line(
             row, columns, moment, sign=MARKED if marked else UNMARKED, selected=selected, ends=state.ends,
             texts=state.filter_texts,
@@ -263,8 +261,8 @@ class MainScreen(ListScreen):
     def _page(self, context: CommandContext, width: int, height: int) -> Lines:
         state = self.state
         snapshot, moment, chosen = state.snapshot, state.moment, state.place(context.rows)
-        if snapshot is None or state.root is View.OVERVIEW:
-            if snapshot is not None and state.all_problems:
+        if snapshot is NOTHING_SEEN or state.root is View.OVERVIEW:
+            if state.all_problems:
                 return problem_lines(snapshot, width, height, chosen=chosen)
             return overview(snapshot, state.log.newest(moment.now), width, height, moment, chosen=chosen)
         if context.view is View.MESSAGE:
@@ -281,7 +279,7 @@ class MainScreen(ListScreen):
             )
         if state.filter and not context.rows:
             return [dim(f"   nothing matches {shown(state.filter)}; Esc clears the filter")]
-        snapshot = state.filtered or snapshot
+        snapshot = state.filtered
         if state.root is View.CURSORS:
             lines = cursor_table(snapshot, width, height, moment, chosen=chosen)
         else:
@@ -344,7 +342,7 @@ class MainScreen(ListScreen):
             case ClockMoved():
                 if state.frozen_at is None:
                     state.moved_to = found.at
-                    if state.snapshot is not None and self.in_front:
+                    if self.in_front:
                         self.lines("top").show(self._top(self.context(), self.window_size[0]))
             case RowsRead() if _same(state.page, found.page):
                 state.page = found.page  # the cursor moved to rows that are shown already
@@ -683,8 +681,7 @@ class MainScreen(ListScreen):
     def do_show_aside(self) -> None:
         """Shows the messages set aside: the first of its boxes that is not empty; in the Aside view the next box."""
         state = self.state
-        snapshot = state.snapshot
-        counts = snapshot.observation.boxes if snapshot is not None else {}
+        counts = state.snapshot.observation.boxes
         boxes = (*ASIDE, Box.DELIVERED) if Box.DELIVERED in counts else ASIDE
         if state.root is View.ASIDE:
             state.aside_box = boxes[(boxes.index(state.aside_box) + 1) % len(boxes)]
@@ -694,10 +691,9 @@ class MainScreen(ListScreen):
 
     def do_show_next(self, step: int) -> None:
         """Shows the view ``step`` places further right."""
-        snapshot = self.state.snapshot
-        absent = snapshot.observation.absent if snapshot is not None else {}
-        there = [tab for tab in TABS if tab not in absent or tab == self.state.root]
-        self.do_show(View(there[(there.index(self.state.root) + step) % len(there)]))
+        state = self.state
+        there = [tab for tab in TABS if tab not in state.snapshot.observation.absent or tab == state.root]
+        self.do_show(View(there[(there.index(state.root) + step) % len(there)]))
 
     # Commands that mark, filter, sort, copy, and open plans
 
@@ -743,8 +739,7 @@ class MainScreen(ListScreen):
         paths = [context.lock.path] if context.lock is not None else []
         if context.problem is not None:
             code, subject = context.problem.code, context.problem.subject
-            about = context.snapshot.lock_problems if context.snapshot is not None else {}
-            paths = [path for path, found in about.items() if found == code]
+            paths = [path for path, found in context.snapshot.lock_problems.items() if found == code]
             if code == "ticket-orphan" and subject in paths:
                 paths = [subject]
         self.open_plan(Action.UNLOCK, Selection(keys=tuple(paths)))
@@ -839,7 +834,7 @@ class MainScreen(ListScreen):
             state.frozen_at = state.now
         else:
             state.frozen_at = None
-            state.snapshot = self.session.snapshot or state.snapshot
+            state.snapshot = self.session.snapshot
             self.session.snapshot_thread.look_again()
         self.paint()
 

@@ -22,7 +22,7 @@ from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, 
 from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe, within
 from ..draw.lists import COLUMNS, CONSUMER_COLUMNS, Column, ranked_consumers
 from ..event_log import EventLog
-from ..messages import NOT_READ, ListAdvanced, ListRequest, Page, PayloadRead, Search
+from ..messages import NOT_READ, NOTHING_SEEN, ListAdvanced, ListRequest, Page, PayloadRead, Search
 
 FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
 """The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
@@ -57,7 +57,7 @@ class MainState(Struct):
 
     # The last finding of each kind; ``snapshot`` and ``page`` are from one look
 
-    snapshot: Snapshot | None = None
+    snapshot: Snapshot = NOTHING_SEEN
     """The snapshot on the screen: the newest, unless the display is frozen."""
     page: Page | None = None
     ends: Ends = ALONE
@@ -158,6 +158,11 @@ class MainState(Struct):
         return self.aside_box if self.root is View.ASIDE else BOX_OF.get(self.root)
 
     @property
+    def panelled(self) -> Box | None:
+        """The box in front, where its list has panels around it: not of mail, nor before the first look."""
+        return self.box if self.snapshot is not NOTHING_SEEN and not self.snapshot.observation.is_mail else None
+
+    @property
     def here(self) -> ListState:
         """The choices of the user in the view in front, whatever was opened on it."""
         return self.lists[self.box or self.root]
@@ -179,10 +184,10 @@ class MainState(Struct):
         return self.here.filter
 
     @property
-    def filtered(self) -> Snapshot | None:
+    def filtered(self) -> Snapshot:
         """The snapshot on the screen; where Cursors or Locks are in front, with only those that their filter matches."""
         snapshot = self.snapshot
-        if snapshot is None or not self.filter:
+        if not self.filter:
             return snapshot
         wanted, now = self.parse(self.filter), self.now
         if self.root is View.CURSORS:
@@ -203,14 +208,12 @@ class MainState(Struct):
 
     @property
     def cursors(self) -> tuple[Cursor, ...]:
-        snapshot = self.filtered if self.root is View.CURSORS else self.snapshot
-        return snapshot.cursors if snapshot is not None else ()
+        return (self.filtered if self.root is View.CURSORS else self.snapshot).cursors
 
     @property
     def locks(self) -> tuple[Lock, ...]:
         """The locks in the order that they are shown in: stale ones first."""
-        snapshot = self.filtered if self.root is View.LOCKS else self.snapshot
-        return ranked(snapshot) if snapshot is not None else ()
+        return ranked(self.filtered if self.root is View.LOCKS else self.snapshot)
 
     @property
     def consumers(self) -> tuple[ConsumerRow, ...]:
@@ -235,7 +238,7 @@ class MainState(Struct):
     @property
     def now(self) -> float:
         """The time that ages refer to: that of the snapshot on the screen."""
-        return self.snapshot.taken_at if self.snapshot is not None else self.clock()
+        return self.snapshot.taken_at or self.clock()
 
     def place(self, length: int) -> int:
         """The place of the chosen line of the view in front, which has so many."""
@@ -280,7 +283,7 @@ class MainState(Struct):
         subjects: Sequence[Any] = ()
         match self.root:  # the field that holds what is chosen, where that is no message
             case View.OVERVIEW:
-                name, subjects = "problem", snapshot.problems if snapshot is not None else ()
+                name, subjects = "problem", snapshot.problems
             case View.CURSORS:
                 name, subjects = "cursor", self.cursors
             case View.LOCKS:

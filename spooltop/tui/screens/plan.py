@@ -196,10 +196,10 @@ def cursor_set(plan: Plan) -> Item | None:
     return plan.items[0] if sets and plan.items else None
 
 
-def cursor_since(result: Result, was: Item, snapshot: Snapshot | None) -> tuple[str, ...]:
+def cursor_since(result: Result, was: Item, snapshot: Snapshot) -> tuple[str, ...]:
     """Says whether the cursor still has the value that it was set to, and who overwrote it. Empty before the first look after
     that."""
-    if snapshot is None or snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
+    if snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
         return ()
     cursor = snapshot.cursor(was.id, was.name)
     if cursor is None or cursor.verdict in ("missing", "unreadable"):
