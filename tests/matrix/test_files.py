@@ -22,6 +22,8 @@ FIRST = frozenset({
 FULL = Mode(errno.ENOSPC, LASTING)
 CUTS, OLD, EIO, EACCES = Mode(), Mode(old=True), Mode(errno.EIO, LASTING), Mode(errno.EACCES, LASTING)
 LASTING_EIO = Mode(errno.EIO, LASTING, lasting=True)
+STAGED = Mode(errno.EIO, LASTING, staged=True)
+"""Changes of one message are synced one by one: their order does not last by itself."""
 PARTS = [Mode(parts=True), Mode(parts=True, old=True)]
 APART = [Mode(errno.EROFS, LASTING, lasting=True), Mode(errno.EDQUOT, LASTING, lasting=True), Mode(errno.ESTALE, LASTING)]
 """Errors that are handled apart: where space is freed, and where a server has another directory."""
@@ -60,6 +62,8 @@ def of_errors(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
     if name in FIRST and not scene.undone:
         yield False, EIO
         yield False, LASTING_EIO
+    if name in ("dirq-simple purge new", "job-queue requeue cur"):
+        yield name == "dirq-simple purge new", STAGED
     if name == "undo of hold":
         yield False, PARTS[0]._replace(error=errno.EIO, seen=LASTING)
     if name in ("dirq-normal hold new", "hold"):

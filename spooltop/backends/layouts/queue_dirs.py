@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regu
 from spooltop.model.vocabulary import Closing, escape
 
 from .definition import Layout
+
+_KEPT_AT_MOST = 32
+"""Maximum number of directories that stay open: more than one change of a message needs."""
 
 # Access to what lies in the directory of a queue, by descriptors: no link is followed and no path leads out of it.
 
@@ -204,9 +208,10 @@ def own_name(side_dir: str, path: str) -> str:
     return side_dir.replace("{root}", os.path.basename(os.path.realpath(path)))
 
 
-def shown_location(location: str, side_dir: str, path: str) -> str:
-    """The location as a path that is relative to the queue at ``path``: ``.spooltop/trash/OPERATION/0/queue/7.msg``."""
-    return f"{own_name(side_dir, path)}/{location.removeprefix(ASIDE)}" if is_aside(location) else location
+def shown_location(location: str, own: str) -> str:
+    """The location as a path that is relative to the queue, as ``own`` is, the path of spooltop's own directory:
+    ``.spooltop/trash/OPERATION/0/queue/7.msg``."""
+    return f"{own}/{location.removeprefix(ASIDE)}" if is_aside(location) else location
 
 
 class QueueDirs(Closing):
@@ -220,8 +225,10 @@ class QueueDirs(Closing):
         self._name = self.own_name.removeprefix("../")
         self._own: int | None = None
         self._above: int | None = None
+        self._kept: dict[str, int] = {}
+        """Descriptors of directories by location, that of the latest lookup last."""
         self._touched: dict[str, bool] = {}
-        """Directories by location, in which a name was made (False) or lost since they were synced."""
+        """Directories by location, in which a name was made (False) or lost since they were synced, the latest last."""
         self.root = files.open_dir(path, follow=True)
         try:
             self.owner_model = files.fstat(self.root)
@@ -256,63 +263,77 @@ class QueueDirs(Closing):
                 self._own = self.files.open_dir(self._name, self.above())
         return self._own
 
-    @contextmanager
-    def parent(self, location: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        """The descriptor of the directory in which ``location`` lies, and its last name. ``create`` makes the directories on
-        the way. Raises ``OSError``, also for a link on the way."""
-        *folders, name = location.removeprefix(ASIDE).split("/")
-        at = self.private_dir(create=create) if is_aside(location) else self.root
-        if at is None:
-            raise FileNotFoundError(2, os.strerror(2), self._name)
-        opened: list[int] = []
-        above = "/" if is_aside(location) else ""
-        try:
-            for folder in folders:
-                below = f"{above}/{folder}" if above else folder
-                at = self._open(folder, at, create=below if create else "")
-                opened.append(at)
-                above = below
-            yield at, name
-        finally:
-            close_all(self.files, opened)
+    def parent(self, location: str, *, create: bool = False) -> tuple[int, str]:
+        """The descriptor of the directory in which ``location`` lies, which must not be closed, and its last name. ``create``
+        makes the directories on the way. Raises ``OSError``, also for a link on the way."""
+        folder, _, name = location.rpartition("/")
+        return self._folder(folder, create), name
 
-    def _open(self, folder: str, at: int, *, create: str) -> int:
-        """Opens a directory in ``at``; where it is missing it is made if ``create`` is its location, and not if that is empty."""
-        try:
-            return self.files.open_dir(folder, at)
-        except FileNotFoundError:
-            if not create:
-                raise
-        make_dir(self.files, folder, at, self.files.fstat(at), durable=False)
-        self.touched(create)
-        return self.files.open_dir(folder, at)
+    def _folder(self, location: str, create: bool = False) -> int:
+        """Opens the directory at ``location``, and keeps it among the last that were asked for."""
+        if location == "":
+            return self.root
+        if location == "/":
+            if (own := self.private_dir(create=create)) is None:
+                raise FileNotFoundError(2, os.strerror(2), self._name)
+            return own
+        fd = self._kept.pop(location, None)
+        if fd is None:
+            at, name = self.parent(location, create=create)
+            try:
+                fd = self.files.open_dir(name, at)
+            except FileNotFoundError:
+                if not create:
+                    raise
+                make_dir(self.files, name, at, self.files.fstat(at), durable=False)
+                self.touched(location)
+                fd = self.files.open_dir(name, at)
+            if self.files.fstat(fd).st_dev != self.owner_model.st_dev:
+                self.keeps_order = False
+        self._kept[location] = fd
+        if len(self._kept) > _KEPT_AT_MOST:
+            self.files.close(self._kept.pop(next(iter(self._kept))))
+        return fd
+
+    def forget(self, location: str) -> None:
+        """Closes the directory at ``location`` and those in it: it was moved or removed, and another may come there."""
+        inside = [folder for folder in self._kept if f"{folder}/".startswith(f"{location}/")]
+        close_all(self.files, [self._kept.pop(folder) for folder in inside])
 
     def touched(self, location: str, *, lost: bool = False) -> None:
         """Notes for ``sync_touched`` that a name was made at ``location``, or ``lost`` there."""
         folder = location.rpartition("/")[0]
-        self._touched[folder] = lost and self._touched.get(folder, True)
+        self._touched[folder] = self._touched.pop(folder, True) and lost
+
+    @cached_property
+    def keeps_order(self) -> bool:
+        """True where a sync of one directory includes all changes before: one file system, which keeps their order, has all."""
+        return self.files.ordered(self.root) and not self.files.reuses_inodes_late(self.root)
 
     def sync_touched(self) -> None:
-        """Syncs the directories in which names were made, then those that lost some, as far as they still exist. Raises
-        ``OSError``."""
-        for folder in sorted(self._touched, key=lambda one: self._touched[one]):
+        """Syncs the directories in which names were made, then those that lost some, as far as they still exist; only the last
+        one where that includes the others. Raises ``OSError``."""
+        latest_first = reversed(self._touched)
+        for folder in latest_first if self.keeps_order else sorted(self._touched, key=lambda one: self._touched[one]):
             with suppress(FileNotFoundError):  # removed since, with all that was in it
-                with self.parent(f"{folder}/." if folder not in ("", "/") else folder) as (at, _):
-                    self.files.sync_dir(at)
-            del self._touched[folder]
+                self.files.sync_dir(self._folder(folder))
+                if self.keeps_order:
+                    break
+        self._touched.clear()
 
     def status(self, location: str) -> os.stat_result | None:
         """The status of what lies there, of a link itself; None where nothing does. Raises ``OSError``."""
         try:
-            with self.parent(location) as (at, name):
-                return self.files.stat(name, at)
+            at, name = self.parent(location)
+            return self.files.stat(name, at)
         except FileNotFoundError:
             return None
 
     def close(self) -> None:
         """Closes all descriptors; a second call does nothing."""
-        fds = [fd for fd in (self._own, self._above, self.root) if fd is not None and fd >= 0]
+        fds = [fd for fd in (*self._kept.values(), self._own, self._above, self.root) if fd is not None and fd >= 0]
         self._own = self._above = None
+        self._kept.clear()
         self.root = -1
         close_all(self.files, fds)
 

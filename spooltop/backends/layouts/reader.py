@@ -41,7 +41,7 @@ from ..access import why_closed
 from ..row_listing import AgeCounter, RowListing
 from ..surroundings import Surroundings
 from .definition import Layout
-from .queue_dirs import QueueDirs, parent, read_message, shown_location, status
+from .queue_dirs import QueueDirs, own_name, parent, read_message, shown_location, status
 from .sort_files import BOXES as ASIDE_BOXES
 from .sort_files import (
     AsideMessage,
@@ -467,12 +467,12 @@ class LayoutReader:
     @contextmanager
     def _place(self, row: Row) -> Iterator[tuple[int, str]]:
         """The descriptor of the directory in which a message lies, and its name there. Raises ``OSError``."""
-        with self._dirs() as dirs, dirs.parent(location_of(row)) as found:
-            yield found
+        with self._dirs() as dirs:
+            yield dirs.parent(location_of(row))
 
     def _shown(self, row: Row) -> str:
         """The path of a message below the queue, or beside it where it was set aside."""
-        return shown_location(location_of(row), self._layout.side_dir, self._path)
+        return shown_location(location_of(row), own_name(self._layout.side_dir, self._path))
 
     def _row(self, key: Key) -> Row:
         box, path = key if isinstance(key, tuple) else ("", "")

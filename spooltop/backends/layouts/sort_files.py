@@ -475,7 +475,7 @@ def messages_aside(layout: Layout, dirs: QueueDirs) -> Iterator[AsideMessage]:
 
 def _names(dirs: QueueDirs, location: str) -> Sequence[str]:
     try:
-        with dirs.parent(location) as place, opened(*place) as fd:
+        with opened(*dirs.parent(location)) as fd:
             return sorted((name for name in os.listdir(fd) if not name.startswith(".")), key=_by_number)
     except OSError:
         return ()
@@ -489,7 +489,7 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
     """The message in a folder, and the paths of all files there, its own last; None where there is none. A register or a lock
     that was removed alone counts as one."""
     try:
-        with dirs.parent(folder) as place, opened(*place) as root:
+        with opened(*dirs.parent(folder)) as root:
             files = sort_files(layout, root)[0]
             paths = [
                 at.prefix + name for at in walk(root, layout.depth) for name in at.names if name not in at.directories
@@ -507,8 +507,8 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
 
 def _noted(dirs: QueueDirs, location: str) -> tuple[str, float | None]:
     try:
-        with dirs.parent(f"{location}/{META}") as (at, name):
-            note = decode(read_small(name, at, limit=_META_AT_MOST, whole=True).data, type=_Note)
+        at, name = dirs.parent(f"{location}/{META}")
+        note = decode(read_small(name, at, limit=_META_AT_MOST, whole=True).data, type=_Note)
     except (OSError, ValueError, RecursionError):  # a DecodeError, or of what is not UTF-8 a UnicodeDecodeError
         return "", None
     return f"{escape(note.action[:20])} by {escape(note.user[:40])}", note.time

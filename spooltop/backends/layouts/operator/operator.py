@@ -617,8 +617,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         path = self._layout.lock
         if not path:
             return nullcontext()
-        with dirs.parent(path) as (at, name):
-            fd = dirs.files.reopen(name, at)
+        at, name = dirs.parent(path)
+        fd = dirs.files.reopen(name, at)
         skipped = Skipped(f"{escape(path)} has been locked by its program for {self._patience:.0f} s")
         return self._locked(dirs, fd, stop, skipped)
 
@@ -713,7 +713,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
                 performer.run(changes.changes)
 
         outcome, reason = outcome_of(change)
-        shown = shown_location(performer.message, self._layout.side_dir, self._path)
+        shown = shown_location(performer.message, dirs.own_name)
         became = shown if outcome is Outcome.DONE else ""
         return ItemResult(changes.id, item.row.name, outcome, reason or performer.remark, became)
 
@@ -728,14 +728,13 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
 
     def _note(self, dirs: QueueDirs, batch: LayoutIntent, changes: MessageChanges) -> None:
         """Notes beside what the operation sets aside who did it, when and how."""
-        for change in changes.changes:
-            if change.verb is Verb.MOVE and is_aside(change.to):
-                box, operation, *_ = change.to.removeprefix(ASIDE).split("/")
-                location, content = aside(box, operation, META), encode_meta(batch.action.value, self._user, batch.at)
-                if dirs.status(location) is None:
-                    with dirs.parent(location, create=True) as (at, name):
-                        publish_new(self._files, at, name, content, self._files.fstat(at))
-                return
+        moved = (change.to for change in changes.changes if change.verb is Verb.MOVE and is_aside(change.to))
+        if to := next(moved, ""):
+            location = aside(*to.removeprefix(ASIDE).split("/")[:2], META)
+            if dirs.status(location) is None:
+                at, name = dirs.parent(location, create=True)
+                content = encode_meta(batch.action.value, self._user, batch.at)
+                publish_new(self._files, at, name, content, self._files.fstat(at))
 
     def _fact(self, logged: LoggedMessages) -> Account:
         messages = list(messages_of(logged))

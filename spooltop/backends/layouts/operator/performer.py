@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from enum import StrEnum
 from itertools import chain, groupby
 from typing import Annotated
@@ -189,8 +189,8 @@ def locations_of(changes: Iterable[FileChange]) -> list[str]:
 def read_text(dirs: QueueDirs, location: str) -> str | None:
     """The text of a small file, None where there is none. Raises ``OSError``, also for one that is large or no text."""
     try:
-        with dirs.parent(location) as (at, name):
-            data = read_small(name, at, files=dirs.files, limit=_SMALL, whole=True).data
+        at, name = dirs.parent(location)
+        data = read_small(name, at, files=dirs.files, limit=_SMALL, whole=True).data
     except FileNotFoundError:
         return None
     try:
@@ -225,7 +225,7 @@ class Performer:
         try:
             for change in changes:
                 self._do(change)
-                if len(changes) > 1:  # in this order also after a power loss, as the files tell how far a crash let it come
+                if len(changes) > 1 and not self._dirs.keeps_order:  # the files tell how far a crash, or power loss, let it come
                     self._dirs.sync_touched()
         except (Skipped, OSError) as error:
             self._roll_back(error)
@@ -269,19 +269,19 @@ class Performer:
         if verb is Verb.UNLINK and not same_file(found, self._dirs.status(to)):
             raise Skipped(f"{escape(path)} is no second name of the message")
         create = verb is Verb.MOVE and (is_aside(path) or is_aside(to))
-        with self._dirs.parent(path) as at, self._dirs.parent(to, create=create) if to else nullcontext(at) as target:
-            try:
-                self._call(change, found, at, target)
-            except FileExistsError:
-                if verb not in (Verb.LINK, Verb.MKDIR):
-                    raise
-                raise Skipped(f"locked meanwhile: {escape(to or path)} was made") from None
-            except OSError:
-                if verb is Verb.WRITE and read_text(self._dirs, path) == change.text:
-                    self._done.append(change)
-                    self._pin(path)
+        at, target = self._dirs.parent(path), self._dirs.parent(to or path, create=create)
+        try:
+            self._call(change, found, at, target)
+        except FileExistsError:
+            if verb not in (Verb.LINK, Verb.MKDIR):
                 raise
-            self._note(change)
+            raise Skipped(f"locked meanwhile: {escape(to or path)} was made") from None
+        except OSError:
+            if verb is Verb.WRITE and read_text(self._dirs, path) == change.text:
+                self._done.append(change)
+                self._pin(path)
+            raise
+        self._note(change)
 
     def _call(
         self, change: FileChange, found: os.stat_result | None, at: tuple[int, str], target: tuple[int, str]
@@ -325,6 +325,8 @@ class Performer:
                 self.message = to
         elif verb in (Verb.UNLINK, Verb.RMDIR, Verb.DELETE):
             self._pins.pop(path, None)
+        if verb in (Verb.MOVE, Verb.RMDIR, Verb.DELETE):
+            self._dirs.forget(path)
         if verb not in (Verb.RMDIR, Verb.DELETE):
             self._pin(to or path)
         self._pin_above(path)
@@ -400,8 +402,8 @@ class Performer:
         """Wakes the program by a byte into its FIFO. The message has moved by then; a program that does not listen finds it at
         its next look."""
         try:
-            with self._dirs.parent(path) as (at, name):
-                self._files.poke(name, at)
+            at, name = self._dirs.parent(path)
+            self._files.poke(name, at)
         except OSError as error:
             heard = "nobody reads it" if error.errno == errno.ENXIO else error.strerror or str(error)
             self.remark = f"{escape(path)}: {heard}; its program finds the message at its next look"
@@ -422,10 +424,11 @@ class Performer:
             parts = folder.removeprefix(ASIDE).split("/")
             with suppress(OSError):  # not empty, or gone already: it is only tidied
                 for count in range(len(parts), 1, -1):
-                    with self._dirs.parent(aside(*parts[:count])) as (at, name):
-                        if count == 2:
-                            self._drop_notes(name, at)
-                        self._files.rmdir(name, at)
+                    at, name = self._dirs.parent(one := aside(*parts[:count]))
+                    if count == 2:
+                        self._drop_notes(name, at)
+                    self._files.rmdir(name, at)
+                    self._dirs.forget(one)
 
     def _drop_notes(self, name: str, at: int) -> None:
         """Removes the note about an operation, and drafts of it that were cut off, once nothing else lies in its directory."""
