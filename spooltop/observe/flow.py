@@ -195,7 +195,7 @@ def _shares(since: float, until: float) -> Iterator[tuple[int, float]]:
             yield cell, seconds
 
 
-# Rates and percentiles over the last minute of flow.
+# Rates and percentiles over the last minute of flow, also of single consumers.
 
 WINDOW = 60.0
 """Seconds over which rates are computed."""
@@ -209,6 +209,8 @@ _PLENTY = 1000
 """Number of samples from which on percentiles are kept for ``_KEPT`` seconds: so many move slowly, and to sort them at each look
 would be most of what a look costs."""
 _KEPT = 2.0
+_MOST = 4_000
+"""Consumers whose last claim is remembered."""
 
 
 def percentiles(durations: Sequence[float]) -> Percentiles:
@@ -228,13 +230,14 @@ def percentiles(durations: Sequence[float]) -> Percentiles:
 
 
 class RateWindow(Struct):
-    """Keeps the flow of the last minute, and the completions for the percentiles."""
+    """Keeps the flow of the last minute, the completions for the percentiles, and the last claim of each consumer."""
 
     _flows: deque[Flow] = field(default_factory=deque)
     _before: float | None = None
     """Start of the flow before the first one, if that was measured."""
     _completions: deque[Completion] = field(default_factory=lambda: deque(maxlen=_MOST_COMPLETIONS))
     _kept: tuple[float, Percentiles, Percentiles] = 0.0, percentiles(()), percentiles(())
+    _claimed_at: dict[str, float] = {}
 
     def add(self, flow: Flow) -> None:
         if not flow.measured or flow.until < flow.since:
@@ -246,6 +249,12 @@ class RateWindow(Struct):
         while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
             self._before = self._flows.popleft().since
         self._prefer_exact(flow.until)
+        for holder, one in flow.by_holder.items():
+            if one.last_claim_at is not None:
+                self._claimed_at.pop(holder, None)  # the newest stand last
+                self._claimed_at[holder] = one.last_claim_at
+        while len(self._claimed_at) > _MOST:
+            del self._claimed_at[next(iter(self._claimed_at))]
 
     def _prefer_exact(self, now: float) -> None:
         """Drops inexact flows if the exact ones after them suffice: a shorter exact window says more. Flows are inexact just
@@ -297,79 +306,31 @@ class RateWindow(Struct):
         self._kept = now, percentiles(waited), percentiles(worked)
         return self._kept[1:]
 
-
-# Rates of single consumers over the last minute of flow.
-
-_CELL = 2.0
-"""Seconds of flow that are kept together."""
-_MOST = 4_000
-"""Consumers whose last claim is remembered."""
-
-
-class _Cell(Struct):
-    """Counts of what left ``cur`` from ``since`` to ``until``."""
-
-    since: float
-    until: float = 0.0
-    exact: bool = True
-    done: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
-
-
-class HolderRates(Struct):
-    """Keeps what each consumer did in the last minute."""
-
-    _cells: deque[_Cell] = field(default_factory=deque)
-    _before: tuple[float, bool] | None = None
-    """Start of the last flow, and whether it was exact: the next one counts what left during it."""
-    _claimed_at: dict[str, float] = {}
-
-    def add(self, flow: Flow) -> None:
-        """Takes the flow of one look."""
-        if not flow.measured or not flow.holders_counted or flow.until < flow.since:
-            self._cells.clear()
-            self._before = None
-            return
-        if self._before is not None:
-            since, exact = self._before
-            if not self._cells or flow.since - self._cells[-1].since > _CELL:
-                self._cells.append(_Cell(since))
-            last = self._cells[-1]
-            last.until, last.exact = flow.since, last.exact and exact and flow.exact
-            last.done.update({holder: one.done for holder, one in flow.by_holder.items()})
-            last.failed.update({holder: one.failed for holder, one in flow.by_holder.items()})
-        self._before = (flow.since, flow.exact)
-        for holder, one in flow.by_holder.items():
-            if one.last_claim_at is not None:
-                self._claimed_at.pop(holder, None)  # the newest stand last
-                self._claimed_at[holder] = one.last_claim_at
-        while len(self._claimed_at) > _MOST:
-            del self._claimed_at[next(iter(self._claimed_at))]
-        while len(self._cells) > 1 and self._cells[1].since <= flow.since - WINDOW:
-            self._cells.popleft()
-
     def measured(self, found: ConsumerList) -> ConsumerList:
-        """Adds to ``found`` the rates and the last claim of each consumer."""
-        window = self._cells[-1].until - self._cells[0].since if self._cells else 0.0
-        consumers = tuple(map(self._with_last_claim, found.consumers))
+        """Adds to ``found`` the rates and the last claim of each consumer. Each flow counts what left during the previous one."""
+        flows = list(self._flows)
+        window = flows[-1].since - flows[0].since if flows and all(flow.holders_counted for flow in flows) else 0.0
+        done, failed = Counter[str](), Counter[str]()
+        for flow in flows[1:]:
+            for holder, of in flow.by_holder.items():
+                done[holder] += of.done
+                failed[holder] += of.failed
+
+        def with_rates(one: ConsumerRow) -> ConsumerRow:
+            holder = one.holder
+            claims = [at for at in (one.last_claim_at, self._claimed_at.get(holder)) if at is not None]
+            one = replace(one, last_claim_at=max(claims, default=None))
+            if window <= 0:
+                return one
+            seconds = _watched(one, window, flows[-1].since)
+            # A consumer of another program does not say how an attempt ended.
+            rate = ConsumerRate(done[holder] / seconds, None if one.token is None else failed[holder] / seconds)
+            return replace(one, rate=rate)
+
+        consumers = tuple(map(with_rates, found.consumers))
         if window <= 0:
             return replace(found, consumers=consumers)
-        done = sum((cell.done for cell in self._cells), Counter[str]())
-        failed = sum((cell.failed for cell in self._cells), Counter[str]())
-
-        def rate(one: ConsumerRow) -> ConsumerRate:
-            seconds = _watched(one, window, self._cells[-1].until)
-            # A consumer of another program does not say how an attempt ended.
-            return ConsumerRate(done[one.holder] / seconds, None if one.token is None else failed[one.holder] / seconds)
-
-        consumers = tuple(replace(one, rate=rate(one)) for one in consumers)
-        return replace(found, consumers=consumers, window=window, lower_bound=not all(cell.exact for cell in self._cells))
-
-    def _with_last_claim(self, one: ConsumerRow) -> ConsumerRow:
-        seen = self._claimed_at.get(one.holder)
-        if seen is None or (one.last_claim_at is not None and one.last_claim_at >= seen):
-            return one
-        return replace(one, last_claim_at=seen)
+        return replace(found, consumers=consumers, window=window, lower_bound=not all(flow.exact for flow in flows))
 
 
 def _watched(one: ConsumerRow, window: float, until: float) -> float:

@@ -53,7 +53,6 @@ from .flow import (
     Failing,
     FailingWatch,
     FlowHistory,
-    HolderRates,
     RateWindow,
     Trend,
     TrendWatch,
@@ -585,7 +584,6 @@ class Observer:
         """Begins to watch, without a history of anything but what the features keep."""
         self._flow = RateWindow()
         self._flow_history = FlowHistory()
-        self._holders = HolderRates()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
         self._failing = FailingWatch()
@@ -601,8 +599,8 @@ class Observer:
         self._last_at = now
         new = observation.boxes.get(Box.NEW)
         counted = new is not None and new.complete and not new.error
-        for watch in (self._flow, self._flow_history, self._holders):
-            watch.add(observation.flow)
+        self._flow.add(observation.flow)
+        self._flow_history.add(observation.flow)
         self._trend.shift(observation.flow.since, observation.flow.shifted)
         self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
         self._waiting.add(observation)
@@ -639,7 +637,7 @@ class Observer:
 
     def measured(self, consumers: ConsumerList) -> ConsumerList:
         """Adds the rates of each consumer, as of the last look."""
-        return self._holders.measured(consumers)
+        return self._flow.measured(consumers)
 
     def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
         """Returns the observation with all values hidden that ``redactor`` hides."""

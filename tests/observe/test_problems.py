@@ -30,7 +30,7 @@ from spooltop.model.snapshot import (
     Viewer,
 )
 from spooltop.model.vocabulary import Box, Lock, LockHolder, Owner, Row, Verdict, cells
-from spooltop.observe.flow import CELL, HolderRates, TrendWatch
+from spooltop.observe.flow import CELL, RateWindow, TrendWatch
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds
 
@@ -531,7 +531,7 @@ def test_a_rate_of_a_consumer_is_over_what_was_watched(
     flows: list[tuple[float, float, dict[str, HolderFlow]] | None], token: str | None, start: float | None,
     rates: tuple[float | None, float | None, float | None],
 ) -> None:  # fmt: skip
-    watch = HolderRates()
+    watch = RateWindow()
     for each in flows:
         watch.add(Flow(100, 110) if each is None else Flow(*each[:2], measured=True, by_holder=each[2]))
     row = ConsumerRow(Verdict.ALIVE, "running", Owner(pid=77, start=start), token, last_claim_at=3.0)
