@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from spooltop.errors import SpooltopError
 
@@ -93,6 +93,10 @@ FIRST_SORT: Mapping[str, Sort] = {"cur": Sort("verdict"), "tmp": Sort("verdict")
 """The order in which a box is listed first, where it is not by age: the worst verdict, then who has it for the longest time."""
 
 
+LONGEST_FILTER = 1000
+"""Characters of a filter that is kept."""
+
+
 class KeptView(Struct, frozen=True):
     """The choices that are kept. ``view`` is the one in front ("": none is kept), ``sorts`` the orders of lists by their boxes
     and "consumers". No filter is kept in force, because it would hide trouble from somebody who has forgotten it:
@@ -100,7 +104,7 @@ class KeptView(Struct, frozen=True):
 
     view: str = ""
     sorts: Mapping[str, Sort] = {}
-    last_filter: str = ""
+    last_filter: Annotated[str, Meta(max_length=LONGEST_FILTER)] = ""
 
 
 class ListQuery(Struct, frozen=True):

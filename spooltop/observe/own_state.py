@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.backend import KeptView, Sort
+from spooltop.model.backend import LONGEST_FILTER, KeptView
 from spooltop.model.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Clock, Environ, clock_time, escape, unescape
 
@@ -33,8 +33,6 @@ _VIEWS, _VIEWS_LOCK = "views.json", ".views.lock"
 _CAP = 1 << 20
 _MOST_VIEWS = 200
 """Targets whose view is kept; the one that changed longest ago is dropped first."""
-_LONGEST_FILTER = 1000
-"""Characters of a filter that is kept."""
 
 
 def state_folder(settings: Environ) -> str | None:
@@ -197,20 +195,9 @@ def _read_mutes(folder: str) -> dict[str, dict[str, float]]:
         raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
 
 
-class _View(Struct):
-    view: str = ""
-    sorts: dict[str, str] = {}
-    last_filter: Annotated[str, Meta(max_length=_LONGEST_FILTER)] = ""
-
-
 class _Views(Struct):
-    schema: Literal[1] = 1
-    targets: dict[str, Any] = {}
-
-
-def _encode_view(kept: KeptView) -> _View:
-    sorts = {box: f"{'-' * sort.descending}{sort.column}" for box, sort in kept.sorts.items()}
-    return _View(kept.view, sorts, escape(kept.last_filter)[:_LONGEST_FILTER])
+    schema: Literal[1]
+    targets: dict[str, Any]
 
 
 class ViewFile(Struct):
@@ -223,29 +210,24 @@ class ViewFile(Struct):
 
     def read(self) -> KeptView:
         """Returns what is kept; the default where nothing is, or it cannot be read."""
-        if self._folder is None:
-            return KeptView()
-        try:
-            with _opened(self._folder, self._user) as folder:
+        if self._folder is not None:
+            with suppress(OSError), _opened(self._folder, self._user) as folder:
                 return _read_views(folder).get(self._target, KeptView())
-        except OSError:
-            return KeptView()
+        return KeptView()
 
     def write(self, kept: KeptView) -> bool:
         """Keeps it; False where that is not possible, which hinders nobody."""
-        if self._folder is None:
-            return False
-        try:
-            self._make(self._folder)
-            with _opened(self._folder, self._user, _VIEWS_LOCK) as folder:
-                views = _read_views(folder)
-                views.pop(self._target, None)
-                views[self._target] = kept
-                last = list(views.items())[-_MOST_VIEWS:]
-                _publish(folder, _VIEWS, {escape(path): _encode_view(view) for path, view in last})
-        except OSError:
-            return False
-        return True
+        if self._folder is not None:
+            with suppress(OSError):
+                self._make(self._folder)
+                with _opened(self._folder, self._user, _VIEWS_LOCK) as folder:
+                    views = _read_views(folder)
+                    views.pop(self._target, None)
+                    views[self._target] = kept
+                    last = list(views.items())[-_MOST_VIEWS:]
+                    _publish(folder, _VIEWS, {escape(path): _with_filter(view, escape) for path, view in last})
+                return True
+        return False
 
     def _make(self, folder: str) -> None:
         """Makes the folder if it is missing; root only below a folder of its own. Raises ``OSError``."""
@@ -257,18 +239,16 @@ class ViewFile(Struct):
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
 
+def _with_filter(kept: KeptView, form: Callable[[str], str]) -> KeptView:
+    """A filter may have characters that JSON has not: it is kept escaped, and as far as it is not too long."""
+    return replace(kept, last_filter=form(kept.last_filter)[:LONGEST_FILTER])
+
+
 def _read_views(folder: int) -> dict[str, KeptView]:
     """Reads and parses the file; a target that is not understood is left out."""
     found: dict[str, KeptView] = {}
-    try:
-        targets = json.decode(read_small(_VIEWS, folder, limit=_CAP).data, type=_Views).targets
-    except (OSError, MsgspecError, RecursionError):
-        return found
-    for path, view in targets.items():
-        try:
-            kept = convert(view, _View)
-            sorts = {box: Sort(word.removeprefix("-"), word.startswith("-")) for box, word in kept.sorts.items()}
-            found[unescape(path)] = KeptView(kept.view, sorts, unescape(kept.last_filter))
-        except (MsgspecError, ValueError):
-            continue
+    with suppress(OSError, MsgspecError, RecursionError):
+        for path, view in json.decode(read_small(_VIEWS, folder, limit=_CAP).data, type=_Views).targets.items():
+            with suppress(MsgspecError, ValueError):
+                found[unescape(path)] = _with_filter(convert(view, KeptView), unescape)
     return found
