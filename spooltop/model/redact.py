@@ -102,14 +102,16 @@ def unredact(value: Json, original: Json) -> Json:
 
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:\s*+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_PLAIN = re.compile(rb"[^,}\]\s]*+")
+_PLAIN = re.compile(rb'(?!["\[{])[^,}\]\s]*+')
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED_QUOTE = re.compile(rb'\\(?:"|u0022)|\\u005[cC]')
 _MEANT = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 _DEEPEST = 8
 """Nesting depth up to which strings within strings are searched; deeper ones are hidden as a whole, since each costs a copy."""
 
-_NESTING = re.compile(rb'["\[{\]}]')
+_NESTING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
+
+_DEEPER = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
 
 def redact(data: bytes, fields: Collection[str]) -> bytes:
@@ -135,19 +137,17 @@ def _redact(data: bytes, wanted: Collection[str], depth: int) -> bytes:
     out: list[bytes] = []
     done = at = 0
     while (found := data.find(b'"', at)) >= 0:
-        key = None if data[found - 1 : found] == b"\\" else _KEY.match(data, found)
-        if key is None:
-            string = None if data[found - 1 : found] == b"\\" else _STRING.match(data, found)
-            if string is not None and (inner := _inside(string.group(), wanted, depth)) is not None:
-                out += [data[done:found], inner]
-                done = at = string.end()
-                continue
-            at = found + 1  # not past the string: in what is no clean JSON nobody knows which quote begins one
+        at = found + 1  # not past the string: in what is no clean JSON nobody knows which quote begins one
+        if data[found - 1 : found] == b"\\":
             continue
-        at = key.end()
-        if _word(key.group(1)).casefold() in wanted:
-            out += [data[done:at], f'"{REDACTED}"'.encode()]
-            done = at = _end_of_value(data, at)
+        if key := _KEY.match(data, found):
+            at = key.end()
+            if _word(key.group(1)).casefold() in wanted:
+                out += [data[done:at], f'"{REDACTED}"'.encode()]
+                done = at = _end_of_value(data, at)
+        elif (string := _STRING.match(data, found)) and (inner := _inside(string.group(), wanted, depth)) is not None:
+            out += [data[done:found], inner]
+            done = at = string.end()
     return b"".join((*out, data[done:])) if out else data
 
 
@@ -183,22 +183,11 @@ def _word(raw: bytes) -> str:
 
 def _end_of_value(data: bytes, at: int) -> int:
     """Returns the offset at which the value that begins at ``at`` ends."""
-    first = data[at : at + 1]
-    if first == b'"':
-        string = _STRING.match(data, at)
-        return string.end() if string is not None else len(data)
-    if first not in (b"{", b"["):
-        plain = _PLAIN.match(data, at)
-        return plain.end() if plain is not None else len(data)
+    if plain := _PLAIN.match(data, at):
+        return plain.end()
     depth = 0
-    while (mark := _NESTING.search(data, at)) is not None:
-        sign = mark.group()
-        if sign == b'"':
-            string = _STRING.match(data, mark.start())
-            at = string.end() if string is not None else len(data)
-            continue
-        at = mark.end()
-        depth += 1 if sign in b"{[" else -1
+    for mark in _NESTING.finditer(data, at):
+        depth += _DEEPER.get(mark.group(), 0)
         if depth == 0:
-            return at
+            return mark.end()
     return len(data)
