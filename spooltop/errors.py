@@ -90,9 +90,13 @@ class Unavailable(Unreadable):
     """The server does not answer, or cannot do it now: the same call may succeed later. ``answer_lost``: the command was sent,
     and may have been done."""
 
-    def __init__(self, what: str, *, path: _Path = None, advice: str = "", answer_lost: bool = False) -> None:
-        super().__init__(what, path=path, advice=advice)
-        self.answer_lost = answer_lost
+    answer_lost = False
+
+
+class AnswerLost(Unavailable):
+    """The command was sent, and may have been done."""
+
+    answer_lost = True
 
 
 class Closed(SpooltopError, ValueError):
@@ -156,7 +160,10 @@ class AuditFailed(SpooltopError):
     or the file system has become read-only; operations that free space then continue anyway."""
 
     exit_code = 3
+    full = False
 
-    def __init__(self, what: str, *, path: _Path = None, advice: str = "", full: bool = False) -> None:
-        super().__init__(what, path=path, advice=advice)
-        self.full = full
+
+class AuditFull(AuditFailed):
+    """The journal has no space left on the disk of the queue."""
+
+    full = True

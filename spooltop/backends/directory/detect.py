@@ -330,12 +330,11 @@ Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
 class IdentifiedPath(Struct, frozen=True):
     """Identified path. ``path`` is as given, except that for a ``cursors.json`` it is the directory. ``read_only`` says in words
-    why nothing may be changed; ``missing`` lists the boxes of a spool that do not exist."""
+    why nothing may be changed."""
 
     kind: Kind
     path: str
     read_only: str | None = None
-    missing: tuple[Box, ...] = ()
     cursor_files: tuple[str, ...] = ()
     """The cursor file that the path names, if it is one of several in its directory."""
 
@@ -371,10 +370,9 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
             advice = f"a box must be a directory itself: name the spool that {box} points into"
             raise NotASpool(f"its {box} is a symbolic link", path=path, advice=advice)
     if is_spool_like(modes):
-        missing = tuple(box for box in LIVE if not stat.S_ISDIR(modes.get(box, 0)))
         if (sign := _looks_like_mail(path, fd)) is None or as_spool:
-            return IdentifiedPath("spool", path, missing=missing)
-        return IdentifiedPath("mail", path, read_only=_why_read_only(path, sign), missing=missing)
+            return IdentifiedPath("spool", path)
+        return IdentifiedPath("mail", path, _why_read_only(path, sign))
     names = first_names(".", fd)
     if _kind(fd, "cursors.json") == stat.S_IFREG or (_kind(fd, "cursors") == stat.S_IFDIR and _has_json(fd, "cursors")):
         return IdentifiedPath("cursors", path)

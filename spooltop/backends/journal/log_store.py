@@ -23,7 +23,7 @@ from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
 from spooltop.engine.system.files import closing as closing_fd
 from spooltop.engine.system.syscalls import fallocate
-from spooltop.errors import AuditFailed
+from spooltop.errors import AuditFailed, AuditFull
 from spooltop.model.target import has_scheme
 
 # Names of the logs and of operations, and the file operations that they need beyond those of messages. They are methods of the
@@ -420,12 +420,10 @@ class LogStore:
                     like = self._files.fstat(folder) if own is None else own.owner_model
                     append_line(self._files, folder, name, line, like, sync=sync, following=following)
         except OSError as error:
-            raise AuditFailed(
-                f"{name} cannot be written: {error.strerror or error}",
-                path=path,
-                advice="nothing is changed without it; free space or fix its permissions",
-                full=of_queue and error.errno in FULL,  # else it is another disk: no change of the queue frees it
-            ) from error
+            # Else it is another disk: no change of the queue frees it.
+            kind = AuditFull if of_queue and error.errno in FULL else AuditFailed
+            advice = "nothing is changed without it; free space or fix its permissions"
+            raise kind(f"{name} cannot be written: {error.strerror or error}", path=path, advice=advice) from error
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of

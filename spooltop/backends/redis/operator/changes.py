@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 from redis.exceptions import RedisError
 
-from spooltop.errors import Refused, SpooltopError, Unavailable, Unreadable
+from spooltop.errors import AnswerLost, Refused, SpooltopError, Unavailable, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Item, Outcome
 from spooltop.model.vocabulary import Action, Box
@@ -203,7 +203,7 @@ class OperatorConnection:
             if isinstance(reply, ErrorReply):
                 error = error_of(reply, self.address, what)
                 if self._client.sent_before:  # it may have been done then, whatever the server says now
-                    raise Unavailable(error.what, path=self.address, advice=error.advice, answer_lost=True)
+                    raise AnswerLost(error.what, path=self.address, advice=error.advice)
                 raise error
         return replies
 
@@ -244,7 +244,7 @@ class OperatorConnection:
 
 def _unknown(error: SpooltopError, lost: Unavailable) -> Unavailable:
     """The error of a command that was sent before without an answer, and now fails for another reason."""
-    return Unavailable(error.what, path=lost.path, advice=error.advice, answer_lost=True)
+    return AnswerLost(error.what, path=lost.path, advice=error.advice)
 
 
 # Actions that a user of the server may do, found out without changing anything.
