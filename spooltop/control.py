@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from .backends.registry import identify, lock_source
 from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
+from .model import ConsumerList, Observation, Problem, Severity, Snapshot, Target, has_scheme
 from .model.backend import (
     KeptView,
     Listing,
@@ -39,8 +40,6 @@ from .model.backend import (
 )
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Result, Selection, TrackedMessage
 from .model.redact import Redactor
-from .model.snapshot import ConsumerList, Observation, Problem, Severity, Snapshot
-from .model.target import Target, has_scheme
 from .model.vocabulary import Action, Clock, Environ, Holders, JsonObject, Key, Payload, Stop, escape
 from .observe.observer import Observer
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder

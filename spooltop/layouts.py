@@ -17,7 +17,7 @@ from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, r
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, role_of, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
-from spooltop.model.vocabulary import Environ, Row, escape
+from spooltop.model import Environ, Row, escape
 
 from .errors import NotASpool, Unreadable
 

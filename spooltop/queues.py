@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from spooltop.model.backend import OpenAs
-from spooltop.model.queue import Queue, QueueOptions
-from spooltop.model.vocabulary import Environ
+from spooltop.model import Environ, OpenAs, Queue, QueueOptions
 
 from .backends.registry import identify
 from .errors import Refused

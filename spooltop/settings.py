@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
-from spooltop.model.target import Target, full_name, has_password, has_scheme
-from spooltop.model.vocabulary import Environ, escape, parse_toml
+from spooltop.model import Environ, Target, escape, full_name, has_password, has_scheme, parse_toml
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds

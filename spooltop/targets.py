@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from spooltop.model.backend import OpenAs
-from spooltop.model.target import Target, has_scheme
+from spooltop.model import Box, Environ, OpenAs, Target, has_scheme
 
 from .backends import registry
 from .errors import SpooltopError
-from .model.vocabulary import Box, Environ
 from .settings import Settings, load
 
 

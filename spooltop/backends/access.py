@@ -9,7 +9,7 @@ import pwd
 import stat
 from functools import cache
 
-from spooltop.model.vocabulary import escape
+from spooltop.model import escape
 
 
 @cache

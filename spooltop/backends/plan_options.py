@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from spooltop.errors import UsageError
-from spooltop.model.snapshot import REASON_AT_MOST
-from spooltop.model.vocabulary import JsonObject, escape_text, fill
+from spooltop.model import REASON_AT_MOST, JsonObject, escape_text, fill
 from spooltop.model.vocabulary import size as size_words
 
 _SHOWN = 60

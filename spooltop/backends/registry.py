@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from spooltop.errors import NotASpool
-from spooltop.model.backend import Backend, LockSource, OpenAs
-from spooltop.model.target import Target, has_scheme, without_secrets
-from spooltop.model.vocabulary import Clock, Environ
+from spooltop.model import Backend, Clock, Environ, LockSource, OpenAs, Target, has_scheme, without_secrets
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings

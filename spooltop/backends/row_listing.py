@@ -12,11 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spooltop.model import AGE_BOUNDS, AHEAD, Ages, Key, ListQuery, Row, Selection, SourceAges
 from spooltop.model import query as filters
-from spooltop.model.backend import ListQuery
-from spooltop.model.plan import Selection
-from spooltop.model.snapshot import AGE_BOUNDS, AHEAD, Ages, SourceAges
-from spooltop.model.vocabulary import Key, Row
 
 # Counts of messages by age, for every kind of queue that knows when a message was put.
 

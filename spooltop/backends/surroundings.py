@@ -7,9 +7,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from spooltop.model.backend import Capabilities
-from spooltop.model.snapshot import Disk, Viewer
-from spooltop.model.vocabulary import Holders, Verdict
+from spooltop.model import Capabilities, Disk, Holders, Verdict, Viewer
 
 Connection = tuple[str, str]
 """A TCP connection: its end at the client and its end at the server, ``ADDRESS:PORT`` each."""

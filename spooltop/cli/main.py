@@ -14,7 +14,7 @@ from functools import partial
 
 from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
-from spooltop.model.vocabulary import escape
+from spooltop.model import escape
 from spooltop.run_each import run_each
 
 from .context import Arguments, Dashboard, Opener, OutputFailed, Terminal, targets_of, watching

@@ -14,9 +14,7 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from spooltop.errors import UsageError
-from spooltop.model.backend import Sort
-from spooltop.model.plan import Selection
-from spooltop.model.vocabulary import Box, Verdict, parse_age, parse_rate, unescape
+from spooltop.model import Box, Selection, Sort, Verdict, parse_age, parse_rate, unescape
 from spooltop.startup import WITH_VALUE
 
 from .context import Arguments, Terminal

@@ -9,9 +9,7 @@ from typing import Any
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.target import without_secrets
-from spooltop.model.vocabulary import Box, age, clock_time, count, escape, printable, since
+from spooltop.model import Box, Snapshot, age, clock_time, count, escape, printable, since, without_secrets
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch
 from spooltop.targets import count_boxes
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from spooltop.cursors.model import Cursor, CursorSection
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
+from spooltop.model import Snapshot
 from spooltop.model import vocabulary as units
-from spooltop.model.snapshot import Snapshot
 from spooltop.tui.draw.elements import (
     BLANK,
     Line,

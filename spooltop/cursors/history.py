@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from spooltop.cursors.model import CursorSection, CursorWrite, direction, order, pick, shown
-from spooltop.model.vocabulary import Json, LockHolder, age, escape, interval, program
+from spooltop.model import Json, LockHolder, age, escape, interval, program
 
 RING = 200
 """Most writes that are kept of each source."""

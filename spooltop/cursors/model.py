@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import Json, JsonObject, LockHolder, escape
+from spooltop.model import Json, JsonObject, LockHolder, escape
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 

@@ -25,10 +25,8 @@ from spooltop.backends.journal.record_log import Intent, ItemOutcome, RecordType
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
-from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Refusal, Request
+from spooltop.model import Action, Box, Candidates, Capabilities, Item, Json, Refusal, Request, Row, Stop, escape, same_json
 from spooltop.model.redact import unredact
-from spooltop.model.vocabulary import Action, Box, Json, Row, Stop, escape, same_json
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from spooltop.cli.render.as_json import holder, members
 from spooltop.cli.render.as_text import date, loud
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import age, at_least, cells, count, escape, printable, since
+from spooltop.model import Snapshot, age, at_least, cells, count, escape, printable, since
 
 from .model import Cursor, CursorSection, cursors_by_key
 

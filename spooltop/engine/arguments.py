@@ -7,7 +7,7 @@ import os
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
 from spooltop.errors import Closed, UsageError
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock
 
 from .names import LATEST
 

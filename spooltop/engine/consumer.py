@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
 from weakref import ref
 
 from spooltop.errors import ClaimLost, Closed, SpooltopError, Unreadable, UsageError
-from spooltop.model.queue import InterruptedMove, QueueCounts, QueueIdentity
-from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict, escape
+from spooltop.model import ASIDE, DIED, Box, Clock, Closing, InterruptedMove, QueueCounts, QueueIdentity, Verdict, escape
 
 from .arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
 from .dirs import OpenBoxes, SpoolDirs

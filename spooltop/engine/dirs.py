@@ -11,7 +11,7 @@ import stat
 from collections.abc import Sequence
 
 from spooltop.errors import Refused
-from spooltop.model.vocabulary import LIVE, Box, Closing
+from spooltop.model import LIVE, Box, Closing
 
 from .atomic import write_new
 from .system.files import Files, close_all, closing, read_small

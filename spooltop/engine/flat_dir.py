@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from spooltop.errors import Unreadable
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock
 
 from .system.files import Files, close_all, closing, lock_within, open_regular, status_of
 from .system.host import is_gone, this_machine

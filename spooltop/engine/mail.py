@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from spooltop.errors import MailFolder
-from spooltop.model.vocabulary import LIVE, Box, escape
+from spooltop.model import LIVE, Box, escape
 
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse

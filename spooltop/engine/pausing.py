@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from spooltop.model.snapshot import REASON_AT_MOST, Pause
-from spooltop.model.vocabulary import Json, finite, json_object
+from spooltop.model import REASON_AT_MOST, Json, Pause, finite, json_object
 
 from .dirs import SpoolDirs
 from .system.files import read_small, status_of

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from spooltop.errors import UsageError
-from spooltop.model.queue import QueueIdentity
-from spooltop.model.vocabulary import Owner, Verdict, escape, finite, json_object
+from spooltop.model import Owner, QueueIdentity, Verdict, escape, finite, json_object
 
 from .dirs import SpoolDirs
 from .names import in_cur

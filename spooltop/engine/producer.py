@@ -14,8 +14,7 @@ from weakref import WeakSet
 from msgspec import Meta, MsgspecError, Struct, json
 
 from spooltop.errors import LockTimedOut, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model.queue import mover_of
-from spooltop.model.vocabulary import Box, Clock
+from spooltop.model import Box, Clock, mover_of
 
 from .arguments import Data, check_data, check_text
 from .atomic import discard, open_shared, publish_new

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import ASIDE, Box, Json, JsonObject, json_object
+from spooltop.model import ASIDE, Box, Json, JsonObject, json_object
 
 from .atomic import discard, write_new
 from .dirs import SpoolDirs

@@ -12,9 +12,7 @@ from queue import Empty
 from typing import Any, cast, overload
 
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
-from spooltop.model.queue import Guarantee, QueueIdentity
-from spooltop.model.snapshot import Pause
-from spooltop.model.vocabulary import LIVE, Box, Clock, Closing
+from spooltop.model import LIVE, Box, Clock, Closing, Guarantee, Pause, QueueIdentity
 
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
 from .consumer import Claim, Consumer, SpoolMover

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock
 
 from .atomic import write_new
 from .system.files import Files, closing, remove_name, status_of

@@ -18,7 +18,7 @@ from itertools import chain
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock
 
 from .names import MAX_NEW, claimable, enqueued_us, not_before
 from .system.files import Files, status_of

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from spooltop.model import Lock, LockHolder, Snapshot, program
 from spooltop.model import vocabulary as units
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import Lock, LockHolder, program
 from spooltop.tui.draw.elements import (
     BLANK,
     Ends,

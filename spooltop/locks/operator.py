@@ -32,8 +32,7 @@ from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
 from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
-from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Outcome, Refusal, Request, Selection
+from spooltop.model import Candidates, Capabilities, Item, Outcome, Refusal, Request, Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
 from .lock_files import (

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spooltop.cli.render.as_json import holder, members
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import EXITED, RUNNING, Lock, LockHolder, age, count, escape, fit, percent, printable, since
+from spooltop.model import EXITED, RUNNING, Lock, LockHolder, Snapshot, age, count, escape, fit, percent, printable, since
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:

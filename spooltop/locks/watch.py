@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spooltop.model.snapshot import Observation, Problem, Severity
-from spooltop.model.vocabulary import Lock, age, count, escape, percent, since
+from spooltop.model import Lock, Observation, Problem, Severity, age, count, escape, percent, since
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name, counted, watch_words
 from spooltop.observe.thresholds import Thresholds
 

@@ -31,12 +31,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from spooltop.cursors.model import Cursor
 from spooltop.errors import UsageError
 
 from .vocabulary import Box, Lock, Row, Verdict, escape, parse_age, since
 
 if TYPE_CHECKING:
+    from spooltop.cursors.model import Cursor
+
     from .plan import OperationRecord
     from .snapshot import ConsumerRow
 

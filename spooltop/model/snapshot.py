@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
-
-from spooltop.cursors.model import Cursor, CursorSource, Poll
 
 from .backend import Capabilities
 from .plan import Selection
 from .vocabulary import DIED, Box, Key, Lock, Owner, Row, Verdict, age, at_most, count, duration, escape, percent, since, size
+
+if TYPE_CHECKING:
+    from spooltop.cursors.model import Cursor, CursorSource, Poll
 
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
 

@@ -15,8 +15,7 @@ from msgspec import Struct
 from spooltop.backends.access import quoted
 from spooltop.control import Control
 from spooltop.errors import Refused
-from spooltop.model.snapshot import Disk, Problem, Severity, Snapshot
-from spooltop.model.target import FolderState, MountState, PlaceFacts, Trial, has_scheme
+from spooltop.model import Disk, FolderState, MountState, PlaceFacts, Problem, Severity, Snapshot, Trial, has_scheme
 from spooltop.model.vocabulary import DAY, HOUR, Action, count, duration, escape, percent, size
 
 # Result of one check of ``spooltop doctor``.

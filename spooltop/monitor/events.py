@@ -18,9 +18,7 @@ from msgspec.structs import replace
 from spooltop.control import Control
 from spooltop.cursors.model import cursors_by_key
 from spooltop.errors import SpooltopError
-from spooltop.model.plan import OperationRecord, Selection
-from spooltop.model.snapshot import Problem, Snapshot
-from spooltop.model.vocabulary import Clock, Json, JsonObject, escape
+from spooltop.model import Clock, Json, JsonObject, OperationRecord, Problem, Selection, Snapshot, escape
 
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""

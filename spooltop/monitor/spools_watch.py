@@ -29,8 +29,7 @@ from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.snapshot import Observation, Problem, Rates, Snapshot, pause_words
-from spooltop.model.vocabulary import ASIDE, Box, Clock, span
+from spooltop.model import ASIDE, Box, Clock, Observation, Problem, Rates, Snapshot, pause_words, span
 
 _NUMBER = r"([0-9]+)"
 _DIGITS = 20

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from spooltop.model import DIED, Box, began
 from spooltop.model.snapshot import (
     Completion,
     ConsumerList,
@@ -22,7 +23,6 @@ from spooltop.model.snapshot import (
     Return,
     Tried,
 )
-from spooltop.model.vocabulary import DIED, Box, began
 
 from .thresholds import Thresholds
 

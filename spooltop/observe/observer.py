@@ -12,20 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from spooltop.features import parts
-from spooltop.model.plan import Selection
-from spooltop.model.queue import again_words
+from spooltop.model import Selection, again_words
 from spooltop.model.redact import Redactor
-from spooltop.model.snapshot import (
-    CODES,
-    BoxState,
-    ConsumerList,
-    Observation,
-    Problem,
-    Rates,
-    Severity,
-    Snapshot,
-    pause_words,
-)
+from spooltop.model.snapshot import CODES, BoxState, ConsumerList, Observation, Problem, Rates, Severity, Snapshot, pause_words
 from spooltop.model.vocabulary import (
     DIED,
     NOT_A_CLAIM,

@@ -20,9 +20,7 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.backend import LONGEST_FILTER, KeptView
-from spooltop.model.snapshot import Problem, Severity, Snapshot
-from spooltop.model.vocabulary import Clock, Environ, clock_time, escape, unescape
+from spooltop.model import LONGEST_FILTER, Clock, Environ, KeptView, Problem, Severity, Snapshot, clock_time, escape, unescape
 
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import UsageError
-from spooltop.model.vocabulary import Environ, parse_age
+from spooltop.model import Environ, parse_age
 
 PREFIX = "SPOOLTOP_"
 

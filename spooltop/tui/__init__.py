@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spooltop.model.vocabulary import Environ
+from spooltop.model import Environ
 
 from .options import Options
 

@@ -14,8 +14,7 @@ from textual.screen import Screen
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.backend import KeptView
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock, KeptView
 from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .commands import View

@@ -17,10 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor
+from spooltop.model import BoxState, Capabilities, ConsumerRow, Plan, Problem, Selection, Snapshot, Sort
 from spooltop.model import vocabulary as units
-from spooltop.model.backend import Capabilities, Sort
-from spooltop.model.plan import Plan, Selection
-from spooltop.model.snapshot import BoxState, ConsumerRow, Problem, Snapshot
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Key, Lock, Row, Verdict, escape
 from spooltop.operate.operations import holds_poison, poison_words
 

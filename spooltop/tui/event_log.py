@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from spooltop.model.plan import OperationRecord, Outcome, Result
-from spooltop.model.snapshot import Severity, Snapshot
-from spooltop.model.vocabulary import Owner, Verdict, escape
+from spooltop.model import OperationRecord, Outcome, Owner, Result, Severity, Snapshot, Verdict, escape
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
 
 _KEPT = 200

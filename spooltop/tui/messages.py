@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from spooltop.model.backend import Capabilities, ListQuery
-from spooltop.model.plan import TrackedMessage
-from spooltop.model.snapshot import ConsumerList, Observation, Rates, Snapshot
-from spooltop.model.vocabulary import Key, Payload, Row
+from spooltop.model import Capabilities, ConsumerList, Key, ListQuery, Observation, Payload, Rates, Row, Snapshot, TrackedMessage
 
 NOTHING_SEEN = Snapshot(
     Observation("", "", 0.0, False, {}, capabilities=Capabilities.nothing("nothing has been seen yet")), Rates()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from spooltop.model.backend import Sort
-from spooltop.model.vocabulary import Environ, plain_locale
+from spooltop.model import Environ, Sort, plain_locale
 
 
 class Options(Struct, frozen=True):

@@ -22,10 +22,8 @@ from textual.message_pump import MessagePump
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
+from spooltop.model import Clock, ConsumerList, ConsumerRow, KeptView, Key, Listing, ListQuery, Observation, Row, Snapshot
 from spooltop.model import vocabulary as units
-from spooltop.model.backend import KeptView, Listing, ListQuery
-from spooltop.model.snapshot import ConsumerList, ConsumerRow, Observation, Snapshot
-from spooltop.model.vocabulary import Clock, Key, Row
 
 from .messages import (
     ClockMoved,

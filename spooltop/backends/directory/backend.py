@@ -14,11 +14,8 @@ from msgspec.structs import asdict, replace
 from spooltop.cursors.files import WriterWatch
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import NotASpool
+from spooltop.model import WHOLE, Action, LockHolder, Observation, Queue, QueueOptions, Target
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
-from spooltop.model.queue import Queue, QueueOptions
-from spooltop.model.snapshot import Observation
-from spooltop.model.target import Target
-from spooltop.model.vocabulary import WHOLE, Action, LockHolder
 
 from ..journal.log_store import STATE_DIR, LogStore
 from .detect import IdentifiedPath, Kind, identify

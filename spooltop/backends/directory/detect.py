@@ -20,7 +20,7 @@ from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets import file_tickets
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
-from spooltop.model.vocabulary import LIVE, Box, escape, is_lock_name
+from spooltop.model import LIVE, Box, escape, is_lock_name
 from spooltop.run_each import run_each
 
 from ..access import quoted, sudo_name, user_name

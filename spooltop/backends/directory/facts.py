@@ -16,17 +16,7 @@ from spooltop.engine.system import host
 from spooltop.engine.system.files import OFD_LOCKS
 from spooltop.engine.system.host import PROC
 from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
-from spooltop.model.target import (
-    ClockState,
-    FolderState,
-    InotifyUse,
-    Leftovers,
-    MountState,
-    PlaceFacts,
-    PresenceFiles,
-    Share,
-    Trial,
-)
+from spooltop.model import ClockState, FolderState, InotifyUse, Leftovers, MountState, PlaceFacts, PresenceFiles, Share, Trial
 from spooltop.model.vocabulary import ASIDE, LIVE
 
 from ..access import group_name, user_name

@@ -9,8 +9,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from spooltop.engine import names as grammar
-from spooltop.model.plan import Outcome
-from spooltop.model.vocabulary import Box
+from spooltop.model import Box, Outcome
 
 from ..journal.record_log import (
     HEAD_AT_MOST,

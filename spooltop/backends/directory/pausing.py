@@ -15,9 +15,7 @@ from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable
-from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request
-from spooltop.model.snapshot import Observation, Pause, pause_words
+from spooltop.model import Candidates, Capabilities, Item, Observation, Pause, Plan, Refusal, Request, pause_words
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
 from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of

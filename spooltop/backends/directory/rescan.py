@@ -15,9 +15,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.model.plan import Progress
-from spooltop.model.snapshot import Observation
-from spooltop.model.vocabulary import Box
+from spooltop.model import Box, Observation, Progress
 
 from .events.flow import last_claim
 from .listing import by_column, time_of

@@ -23,10 +23,8 @@ from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
-from spooltop.model.plan import Progress
+from spooltop.model import EXITED, Box, BoxState, Owner, Progress, Row, Verdict, VerdictCounts, began, escape
 from spooltop.model.proc import Mount
-from spooltop.model.snapshot import BoxState, VerdictCounts
-from spooltop.model.vocabulary import EXITED, Box, Owner, Row, Verdict, began, escape
 
 from ..access import user_name
 from .liveness.claim_liveness import ClaimJudge, Idle, Rows, TokenJudge, Verdicts

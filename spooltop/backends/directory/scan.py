@@ -25,8 +25,7 @@ from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES
-from spooltop.model.snapshot import BoxState
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Clock, Key, Row, Stop
+from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Key, Row, Stop
 
 from ..journal.log_store import OPERATION
 from ..row_listing import AgeCounter

@@ -16,9 +16,7 @@ from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
-from spooltop.model.backend import Capabilities
-from spooltop.model.snapshot import Disk, Viewer
-from spooltop.model.vocabulary import Box, Holders, Holding, Key, Verdict, escape
+from spooltop.model import Box, Capabilities, Disk, Holders, Holding, Key, Verdict, Viewer, escape
 
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users

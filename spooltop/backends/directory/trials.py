@@ -22,8 +22,7 @@ from functools import partial
 from spooltop.engine.system.files import OFD_LOCKS, REAL_FILES, UNSUPPORTED, Files, closing
 from spooltop.engine.system.host import flock_holders
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
-from spooltop.model.target import Trial
-from spooltop.model.vocabulary import Closing
+from spooltop.model import Closing, Trial
 
 PREFIX = ".spooltop-trial-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

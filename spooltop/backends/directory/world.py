@@ -6,8 +6,7 @@ import time
 
 from msgspec import Struct, field
 
-from spooltop.model.backend import OpenSettings
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock, OpenSettings
 
 from ..journal.log_store import LogFiles
 from .liveness.processes import LockTable, Processes, read_table

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
-from spooltop.model.backend import Capabilities
+from spooltop.model import Action, Capabilities, Clock, Row, Stop, escape
 from spooltop.model.plan import (
     Actor,
     AuditLine,
@@ -30,7 +30,6 @@ from spooltop.model.plan import (
     Refusal,
     Request,
 )
-from spooltop.model.vocabulary import Action, Clock, Row, Stop, escape
 
 from ..access import user_name
 from .log_store import LogStore

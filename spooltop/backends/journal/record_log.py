@@ -63,8 +63,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model.plan import Actor, Outcome, Plan, Progress
-from spooltop.model.vocabulary import Action, Json, JsonObject, escape, unescape
+from spooltop.model import Action, Actor, Json, JsonObject, Outcome, Plan, Progress, escape, unescape
 
 from .log_store import OPERATION, LogStore
 

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from spooltop.errors import NotASpool, Refused, UsageError
-from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
-from spooltop.model.queue import Queue, QueueOptions
-from spooltop.model.target import Target
-from spooltop.model.vocabulary import Environ, escape
+from spooltop.model import Environ, OpenAs, OpenedOperator, OpenedTarget, OpenSettings, Queue, QueueOptions, Target, escape
 
 from ..access import quoted
 from ..surroundings import Surroundings

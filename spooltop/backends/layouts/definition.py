@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import Action
+from spooltop.model import Action
 
 # Units in which names and files of other programs tell a time, each as epoch seconds.
 

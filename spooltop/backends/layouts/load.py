@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model.vocabulary import Action, Environ, escape, parse_age, parse_toml
+from spooltop.model import Action, Environ, escape, parse_age, parse_toml
 
 from .definition import (
     BOXES,

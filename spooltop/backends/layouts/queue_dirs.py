@@ -17,7 +17,7 @@ from typing import NamedTuple
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
 from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
-from spooltop.model.vocabulary import Closing, escape
+from spooltop.model import Closing, escape
 
 from .definition import Layout
 

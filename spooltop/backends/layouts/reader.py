@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.errors import Unreadable
-from spooltop.model.backend import Capabilities, Listing, ListProgress, ListQuery
-from spooltop.model.plan import TrackedMessage
+from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, TrackedMessage
 from spooltop.model.snapshot import Ages, BoxState, ConsumerList, ConsumerRow, Observation, VerdictCounts, Watch
 from spooltop.model.vocabulary import (
     ASIDE,

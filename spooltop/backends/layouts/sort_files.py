@@ -15,7 +15,7 @@ from msgspec.json import decode
 from msgspec.structs import asdict, force_setattr, replace
 
 from spooltop.engine.system.files import read_small
-from spooltop.model.vocabulary import Box, escape
+from spooltop.model import Box, escape
 
 from ..surroundings import Surroundings, Users
 from .definition import DOMAIN, LATEST, Fact, FileCondition, Layout, Match, Template, domain_of, time_of

@@ -15,8 +15,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from spooltop.model.snapshot import QueueFinding
-from spooltop.model.vocabulary import Box, Verdict, age, escape
+from spooltop.model import Box, QueueFinding, Verdict, age, escape
 
 from ..surroundings import Surroundings, Users
 from .definition import CrossCheck, Layout, ProblemRule, VerdictRule, time_of

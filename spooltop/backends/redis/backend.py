@@ -11,10 +11,8 @@ from typing import cast
 from msgspec import Struct
 
 from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
+from spooltop.model import Environ, Labels, Queue, QueueOptions, Target, escape
 from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
-from spooltop.model.queue import Queue, QueueOptions
-from spooltop.model.target import Labels, Target
-from spooltop.model.vocabulary import Environ, escape
 
 from ..surroundings import Surroundings
 from .client import Login, StreamAddress

@@ -24,7 +24,7 @@ from redis.connection import Connection, DefaultParser, SSLConnection, UnixDomai
 from redis.retry import Retry
 
 from spooltop.errors import NotASpool, Refused, SpoolFull, SpooltopError, Unavailable, Unreadable, UsageError
-from spooltop.model.vocabulary import Environ, escape
+from spooltop.model import Environ, escape
 
 _LOGIN = "set SPOOLTOP_REDIS_USER and _PASSWORD, or redis_user and redis_password in a config.toml of mode 0600"
 _RIGHTS = "give this user of the server the rights that spooltop -h names, or use another user"

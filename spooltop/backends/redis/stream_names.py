@@ -6,8 +6,7 @@ import json
 
 from msgspec import Struct
 
-from spooltop.model.queue import QueueIdentity
-from spooltop.model.vocabulary import Box, age, json_object
+from spooltop.model import Box, QueueIdentity, age, json_object
 
 HANDED_BACK = "~spooltop"
 """Consumer of each group that is no program: it holds what was handed back, which may be claimed at once."""

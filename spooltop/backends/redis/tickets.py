@@ -13,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.engine.tickets import EPOCH_MS, RedisTicket, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
-from spooltop.model.vocabulary import Action, Clock, Key, Lock, LockHolder, escape
+from spooltop.model import Action, Clock, Key, Lock, LockHolder, escape
 
 from .client import (
     ErrorReply,

@@ -10,8 +10,7 @@ from typing import Any
 from spooltop.backends.directory.storage.disk import mount_of
 from spooltop.backends.directory.trials import trial_parent
 from spooltop.errors import NotASpool, Refused, UsageError
-from spooltop.model.target import has_scheme, without_secrets
-from spooltop.model.vocabulary import count, escape, fit, size
+from spooltop.model import count, escape, fit, has_scheme, size, without_secrets
 from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown
 
 from ..context import Arguments, ProgressLine, Terminal, here_or, interrupted_by_signals

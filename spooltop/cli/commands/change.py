@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
-from spooltop.model.plan import Confirm, Outcome, Plan, Result, Selection, TrackedMessage
-from spooltop.model.target import has_scheme
+from spooltop.model import Confirm, Outcome, Plan, Result, Selection, TrackedMessage, has_scheme
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, duration, escape
 from spooltop.operate.operations import accepts, confirm_words
 

@@ -20,8 +20,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model.snapshot import CODES, Severity, Snapshot, pause_words
-from spooltop.model.vocabulary import LIVE, Box, age, count, escape, parse_age
+from spooltop.model import CODES, LIVE, Box, Severity, Snapshot, age, count, escape, parse_age, pause_words
 from spooltop.run_each import run_each
 
 from ..context import Arguments, targets_of

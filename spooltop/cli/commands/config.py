@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from spooltop.model.vocabulary import escape
+from spooltop.model import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
 from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_read
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from spooltop.errors import DoesNotAnswer, NotASpool, Refused, SpooltopError, UsageError
-from spooltop.model.queue import Queue
-from spooltop.model.target import full_name, has_scheme, without_secrets
-from spooltop.model.vocabulary import LIVE, Box, escape
+from spooltop.model import LIVE, Box, Queue, escape, full_name, has_scheme, without_secrets
 from spooltop.queues import open_queue
 from spooltop.targets import identify_target
 

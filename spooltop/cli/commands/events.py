@@ -13,8 +13,7 @@ from msgspec import Struct, field
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import Json
+from spooltop.model import Json, Snapshot
 from spooltop.monitor.events import OperationFeed, QueueEvent, TargetEvents, Watching, as_json, as_text
 
 from ..context import Arguments, Terminal, dumps, signals_to, targets_of

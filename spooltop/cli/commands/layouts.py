@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from spooltop.errors import UsageError
 from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, layout_warnings, try_layout
+from spooltop.model import Row, escape
 from spooltop.model import vocabulary as units
-from spooltop.model.vocabulary import Row, escape
 
 from ..context import NOTHING_MATCHED, Arguments
 from ..render import as_json, as_text

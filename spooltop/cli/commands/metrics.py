@@ -20,8 +20,7 @@ from spooltop import __version__
 from spooltop.control import Control
 from spooltop.cursors.model import VERDICTS, Cursor, cursors_by_key
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
-from spooltop.model.plan import OperationRecord, Outcome
-from spooltop.model.snapshot import CODES, Ages, Observation, Snapshot
+from spooltop.model import CODES, Ages, Observation, OperationRecord, Outcome, Snapshot
 from spooltop.model.vocabulary import Action, Box, Clock, Json, escape, parse_age
 from spooltop.monitor.events import OperationFeed, Watching
 from spooltop.run_each import run_each

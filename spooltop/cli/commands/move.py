@@ -18,8 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import ClaimLost, Refused, SpooltopError, Unavailable, UsageError
-from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
-from spooltop.model.vocabulary import Stop, escape
+from spooltop.model import InterruptedMove, MessageMover, Queue, QueueCounts, Stop, escape
 from spooltop.operate.operations import confirm_for
 from spooltop.queues import open_queue
 from spooltop.settings import load

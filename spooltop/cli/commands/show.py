@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, Unreadable, UsageError
-from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
-from spooltop.model.plan import OperationRecord, Selection
+from spooltop.model import FIRST_SORT, Listing, ListQuery, OperationRecord, Selection, Sort
 from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, nameless_words
 from spooltop.model.vocabulary import LIVE, Box, Row, age, duration, escape, fit, printable, since, size
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import parse_age
+from spooltop.model import Snapshot, parse_age
 
 from ..context import PATIENCE, Arguments, answered, targets_of, while_waiting
 from ..render import as_text

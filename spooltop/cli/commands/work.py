@@ -21,9 +21,7 @@ from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.consumer import backoff
 from spooltop.engine.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
-from spooltop.model.queue import Arrivals, Queue, QueueClaim
-from spooltop.model.snapshot import Pause, pause_words
-from spooltop.model.vocabulary import Clock, duration, escape, parse_age, printable
+from spooltop.model import Arrivals, Clock, Pause, Queue, QueueClaim, duration, escape, parse_age, pause_words, printable
 from spooltop.settings import load
 
 from ..context import Arguments, Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
-from spooltop.model.plan import OperationRecord
-from spooltop.model.vocabulary import Action, Environ, escape
+from spooltop.model import Action, Environ, OperationRecord, escape
 
 from ..commands.status import show_status
 from ..context import Arguments

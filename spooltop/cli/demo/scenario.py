@@ -32,8 +32,7 @@ from msgspec import Struct
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.errors import ClaimLost, SpooltopError
-from spooltop.model.queue import Queue, QueueClaim
-from spooltop.model.vocabulary import Json, JsonObject
+from spooltop.model import Json, JsonObject, Queue, QueueClaim
 
 # Processes that end with the process that started them, however it ends.
 # Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads

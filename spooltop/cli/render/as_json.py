@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from spooltop.features import parts
+from spooltop.model import BoxState, Pause, Problem, Snapshot, full_name
 from spooltop.model.plan import AuditTrail, ItemResult, OperationRecord, Outcome, Plan, Result, Selection
-from spooltop.model.snapshot import BoxState, Pause, Problem, Snapshot
-from spooltop.model.target import full_name
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Holders, Key, LockHolder, Owner, Payload, Row, escape, escape_text, since
 
 _BOXES = (*LIVE, *ASIDE)

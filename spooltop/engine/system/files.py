@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock
 
 from . import syscalls
 from .host import ORDERED, file_system, lacks_journal

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from spooltop.model import EXITED, RUNNING, Box, Payload, Percentiles, Row, Verdict, escape, kept_words
 from spooltop.model import vocabulary as units
-from spooltop.model.snapshot import Percentiles, kept_words
-from spooltop.model.vocabulary import EXITED, RUNNING, Box, Payload, Row, Verdict, escape
 
 from ..messages import PayloadRead
 from .elements import (

@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from rich.cells import cell_len, get_character_cell_size
 
+from spooltop.model import escape
 from spooltop.model import vocabulary as units
-from spooltop.model.vocabulary import escape
 
 _ELLIPSIS = "…"
 _LONGEST = 2048

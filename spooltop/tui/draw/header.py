@@ -8,10 +8,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from spooltop.model import Action, Box, Capabilities, Problem, Severity, Snapshot, Verdict, capacity_words
 from spooltop.model import vocabulary as units
-from spooltop.model.backend import Capabilities
-from spooltop.model.snapshot import Problem, Severity, Snapshot, capacity_words
-from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ..messages import NOTHING_SEEN
 from .elements import (

@@ -13,10 +13,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spooltop.model import Box, ConsumerList, ConsumerRow, Owner, Row, Snapshot, Sort, Usage, Verdict, nameless_words
 from spooltop.model import vocabulary as units
-from spooltop.model.backend import Sort
-from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot, Usage, nameless_words
-from spooltop.model.vocabulary import Box, Owner, Row, Verdict
 
 from .elements import (
     ALONE,

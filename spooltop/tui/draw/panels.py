@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from spooltop.cursors.draw import cursor_glance, written
 from spooltop.locks.draw import lock_lines
+from spooltop.model import AGE_BOUNDS, Ages, BoxState, Percentiles, Snapshot, expired_words
 from spooltop.model import vocabulary as units
-from spooltop.model.snapshot import AGE_BOUNDS, Ages, BoxState, Percentiles, Snapshot, expired_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Owner, Row, Verdict, began, suppressed_words
 
 from ..event_log import LoggedEvent

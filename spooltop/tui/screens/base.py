@@ -22,10 +22,7 @@ from textual.strip import Strip
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.backend import Sort
-from spooltop.model.plan import Result
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.vocabulary import Clock
+from spooltop.model import Clock, Result, Snapshot, Sort
 
 from ..commands import (
     GOES,

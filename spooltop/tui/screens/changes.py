@@ -14,10 +14,24 @@ from textual.screen import ScreenResultType
 from spooltop.cursors.draw import verdict_words
 from spooltop.cursors.model import Cursor, ParsedValue, parse_value
 from spooltop.errors import SpooltopError
-from spooltop.model import query
-from spooltop.model.plan import AuditTrail, Item, OperationRecord, Outcome, Plan, Refusal, Result, Selection, said
+from spooltop.model import (
+    Action,
+    AuditTrail,
+    Box,
+    Item,
+    Json,
+    Key,
+    OperationRecord,
+    Outcome,
+    Plan,
+    Refusal,
+    Result,
+    Selection,
+    escape,
+    query,
+    said,
+)
 from spooltop.model.query import operation_facts
-from spooltop.model.vocabulary import Action, Box, Json, Key, escape
 
 from ..commands import View, by_id, footer
 from ..draw.elements import (

@@ -8,8 +8,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from spooltop.model.plan import TrackedMessage
-from spooltop.model.vocabulary import Box, Holders, Holding, Key, Owner, Row, Verdict, age, duration, escape, program
+from spooltop.model import Box, Holders, Holding, Key, Owner, Row, TrackedMessage, Verdict, age, duration, escape, program
 
 from ..commands import View
 from ..draw.elements import (

@@ -15,10 +15,7 @@ from textual.message import Message
 from spooltop.cursors.draw import cursor_detail, cursor_table
 from spooltop.errors import SpooltopError
 from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
-from spooltop.model.backend import Sort
-from spooltop.model.plan import Result, Selection
-from spooltop.model.snapshot import Problem, Snapshot
-from spooltop.model.vocabulary import ASIDE, Action, Box, Row, escape, escape_text
+from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, escape, escape_text
 
 from ..commands import BOX_OF, LISTS, READING, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.detail import detail, message_lines

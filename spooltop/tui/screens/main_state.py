@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from spooltop.cursors.model import VERDICTS as CURSOR_VERDICTS
 from spooltop.cursors.model import Cursor
 from spooltop.locks.draw import ranked
+from spooltop.model import FIRST_SORT, ConsumerList, ConsumerRow, KeptView, ListQuery, Snapshot, Sort
 from spooltop.model import query as filters
-from spooltop.model.backend import FIRST_SORT, KeptView, ListQuery, Sort
-from spooltop.model.snapshot import ConsumerList, ConsumerRow, Snapshot
 from spooltop.model.vocabulary import Box, Clock, Lock, Row, Verdict
 
 from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, View

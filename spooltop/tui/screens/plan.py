@@ -17,9 +17,8 @@ from textual.message import Message
 from spooltop.cursors.model import direction, pick
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.errors import SpooltopError, UsageError
+from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, Snapshot, TrackedMessage, warnings_of
 from spooltop.model import vocabulary as units
-from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, TrackedMessage, warnings_of
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import (
     ASIDE,
     PAST,

@@ -8,10 +8,8 @@ from functools import lru_cache
 from msgspec import Struct
 from textual.app import ComposeResult
 
+from spooltop.model import ASIDE, Box, Sort, escape, full_name, without_secrets
 from spooltop.model import vocabulary as units
-from spooltop.model.backend import Sort
-from spooltop.model.target import full_name, without_secrets
-from spooltop.model.vocabulary import ASIDE, Box, escape
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch, natural, worst_first
 
 from ..commands import CommandContext, View, by_id

@@ -11,8 +11,7 @@ import termios
 from collections.abc import Callable, Sequence
 from selectors import DefaultSelector, SelectorKey
 
-from spooltop.model.plan import Outcome, Result
-from spooltop.model.vocabulary import PAST, Action, printable
+from spooltop.model import PAST, Action, Outcome, Result, printable
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:

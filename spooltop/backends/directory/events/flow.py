@@ -20,9 +20,7 @@ from msgspec import Struct, field
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
-from spooltop.model.plan import TrackedMessage
-from spooltop.model.snapshot import Completion, Flow, HolderFlow, Return
-from spooltop.model.vocabulary import Box, Row, Verdict, began
+from spooltop.model import Box, Completion, Flow, HolderFlow, Return, Row, TrackedMessage, Verdict, began
 
 from ...journal.log_store import JOURNAL, LogFiles, LogLines, LogStore
 from ..scan import BoxScan, SetAsideBoxes, put_us, quick_enqueued_us

@@ -24,9 +24,8 @@ from msgspec import Struct, field
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY, inotify_add_watch, inotify_init
+from spooltop.model import Box, Clock, Watch, is_lock_name
 from spooltop.model.proc import Mount
-from spooltop.model.snapshot import Watch
-from spooltop.model.vocabulary import Box, Clock, is_lock_name
 from spooltop.stop_event import StopEvent
 
 from ..storage.disk import changes_unseen, sends_no_events

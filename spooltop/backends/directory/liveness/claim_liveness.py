@@ -24,8 +24,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
-from spooltop.model.plan import Progress
-from spooltop.model.snapshot import ConsumerList, ConsumerRow, Usage
+from spooltop.model import ConsumerList, ConsumerRow, Progress, Usage
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Owner, Row, Verdict, age, began, escape
 
 from ..scan import BoxScan

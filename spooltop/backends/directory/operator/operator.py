@@ -20,7 +20,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.backend import Capabilities, Operator
+from spooltop.model import LIVE, Action, Box, Capabilities, Json, JsonObject, Operator, Row, Stop, Verdict, escape, program
 from spooltop.model.plan import (
     BATCH,
     AuditTrail,
@@ -37,7 +37,6 @@ from spooltop.model.plan import (
     boxes_of,
 )
 from spooltop.model.redact import Redactor
-from spooltop.model.vocabulary import LIVE, Action, Box, Json, JsonObject, Row, Stop, Verdict, escape, program
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, undos_of
 from ...journal.log_store import FULL, STATE_DIR, LogStore

@@ -21,9 +21,7 @@ from spooltop.engine import set_aside
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.model import query
-from spooltop.model.plan import BATCH, Candidates, Item, Progress, Refusal, Request
-from spooltop.model.queue import again_words
+from spooltop.model import BATCH, Candidates, Item, Progress, Refusal, Request, again_words, query
 from spooltop.model.vocabulary import (
     ASIDE,
     DIED,

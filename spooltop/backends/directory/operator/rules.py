@@ -12,8 +12,7 @@ from msgspec import Struct
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
 from spooltop.engine.system.files import status_of
-from spooltop.model.backend import Capabilities
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model import Action, Box, Capabilities
 
 from ...access import closed_words, why_closed
 

@@ -11,10 +11,8 @@ from msgspec import Struct
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
-from spooltop.model.backend import Capabilities
+from spooltop.model import LIVE, Action, Box, Capabilities, Disk, Viewer, escape
 from spooltop.model.proc import Mount, parse_mounts
-from spooltop.model.snapshot import Disk, Viewer
-from spooltop.model.vocabulary import LIVE, Action, Box, escape
 
 from ...access import group_name, user_name
 from ..world import System

@@ -15,7 +15,7 @@ from msgspec import Struct
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES, Files
-from spooltop.model.vocabulary import ASIDE, Box, Json, escape, finite
+from spooltop.model import ASIDE, Box, Json, escape, finite
 
 from ...journal.log_store import OPERATION
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name, claimable, is_own_id, parse
-from spooltop.model.snapshot import Tried
-from spooltop.model.vocabulary import Box, Owner, Row
+from spooltop.model import Box, Owner, Row, Tried
 
 from .location import Found, kind_of
 

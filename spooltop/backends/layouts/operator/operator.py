@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
 from spooltop.errors import AuditFailed, Refused, UsageError
-from spooltop.model.backend import Capabilities
+from spooltop.model import Action, Box, Capabilities, Clock, Row, Stop, Verdict, escape
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, Selection
-from spooltop.model.vocabulary import Action, Box, Clock, Row, Stop, Verdict, escape
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, changed, outcome_of, ref_of
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, LogStore

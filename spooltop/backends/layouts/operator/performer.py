@@ -18,8 +18,7 @@ from msgspec import Meta, Struct
 
 from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.system.files import closing, is_inode, read_small
-from spooltop.model.plan import Outcome
-from spooltop.model.vocabulary import escape
+from spooltop.model import Outcome, escape
 
 from ...journal.item_operator import Skipped
 from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes

@@ -13,9 +13,7 @@ from msgspec.structs import replace
 from redis.exceptions import RedisError
 
 from spooltop.errors import AnswerLost, Refused, SpooltopError, Unavailable, Unreadable
-from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Item, Outcome
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model import Action, Box, Capabilities, Item, Outcome
 
 from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told
 from ..client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, error_of, list_of, text_of, trouble_of

@@ -17,20 +17,8 @@ from msgspec.structs import replace
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
 from spooltop.errors import NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
-from spooltop.model.backend import Capabilities
-from spooltop.model.plan import (
-    Batches,
-    Candidates,
-    Item,
-    ItemResult,
-    Outcome,
-    Plan,
-    Refusal,
-    Request,
-    Selection,
-)
-from spooltop.model.queue import again_words
-from spooltop.model.snapshot import Pause, pause_words
+from spooltop.model import Capabilities, Pause, again_words, pause_words
+from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, Selection
 from spooltop.model.vocabulary import RUNNING, Action, Box, Clock, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator

@@ -27,8 +27,7 @@ from spooltop.engine.arguments import check_seconds
 from spooltop.engine.consumer import HeldClaim
 from spooltop.engine.system.host import is_gone, is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavailable
-from spooltop.model.queue import InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
-from spooltop.model.vocabulary import Closing, escape
+from spooltop.model import Closing, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity, escape
 
 from ..client import (
     NO_ANSWER,

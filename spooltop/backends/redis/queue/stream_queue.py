@@ -18,9 +18,7 @@ from spooltop.engine.producer import MessageId
 from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.engine.waiting import ArrivalWatch
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
-from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity, mover_of
-from spooltop.model.snapshot import Pause
-from spooltop.model.vocabulary import Closing, escape, json_object
+from spooltop.model import Closing, Guarantee, OthersClaims, Pause, QueueIdentity, escape, json_object, mover_of
 
 from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames

@@ -8,9 +8,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from spooltop.errors import Unavailable, Unreadable
-from spooltop.model.backend import ListQuery
-from spooltop.model.plan import Selection
-from spooltop.model.vocabulary import Box, Clock, Key, Owner, Row, Verdict
+from spooltop.model import Box, Clock, Key, ListQuery, Owner, Row, Selection, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames

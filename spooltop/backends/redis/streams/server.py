@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.errors import NotASpool, SpooltopError, Unavailable
-from spooltop.model.vocabulary import Box, Owner, Verdict, age, escape
+from spooltop.model import Box, Owner, Verdict, age, escape
 
 from ...surroundings import Connection, LocalClient, Surroundings
 from ..client import (
