@@ -26,6 +26,7 @@ from spooltop.cursors.model import CursorSource, direction, pick, shown, type_ch
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
 from spooltop.model import Action, Box, Candidates, Capabilities, Item, Json, Refusal, Request, Row, Stop, escape, same_json
+from spooltop.model.plan import RowItem
 from spooltop.model.redact import unredact
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
@@ -230,7 +231,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         warnings = list(_warnings_of(record, highest, partial(self._redactor.section, source)))
         notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _stored_how(one))
         shown = self._redactor.section(source, value, marked=True)
-        return Candidates([Item(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
+        return Candidates([RowItem(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
 
     def _moved_on(self, source: str, now: Json, before: Json) -> str:
         """Says that the cursor has another value than ``before`` now."""

@@ -33,6 +33,7 @@ from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, 
 from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model import Candidates, Capabilities, Item, Outcome, Refusal, Request, Selection
+from spooltop.model.plan import RowItem
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
 from .lock_files import (
@@ -365,7 +366,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
             _words_of(lock, names[0], pid, element),
         )  # fmt: skip
         ref = LockRef(record, pinned(found), folder_id(folder[1]), pid)
-        return Item(row, ref, lock.evidence if forced else "", record.words)
+        return RowItem(row, ref, lock.evidence if forced else "", record.words)
 
     def _became(self, item: Item, intent: LockRecord) -> str:
         return intent.path
@@ -453,7 +454,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         words = f"{one.words}, put back"
         wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
         warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
-        return Item(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
+        return RowItem(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
 
     def _check_restorable(self, one: LockRecord, folder: int, own: int) -> None:
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""

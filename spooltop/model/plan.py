@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from array import array
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, TypeVar, overload
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
@@ -165,19 +163,29 @@ class Progress(Struct):
             raise Stopped("stopped on the way; nothing was changed")
 
 
-class Item(Struct, frozen=True):
-    """A thing to do: the row as it was shown and the identity that pins it.
+class Item:
+    """A thing to do: the ``row`` as it was shown and the identity that pins it, ``ref``.
 
     ``warning`` is shown with ``!``. ``words`` describe the change if it does not move a message ("imessage: 89632 → 89640 in
     /opt/memex/cursors.json"). ``row`` then has the source as its id and the file as its name, and its box means nothing.
     ``value`` is the new value of a cursor, as a snapshot shows it.
     """
 
-    row: Row
-    ref: Ref
-    warning: str = ""
+    __slots__ = ()
     words: str = ""
     value: Json = None
+
+    @property
+    def row(self) -> Row:
+        raise NotImplementedError
+
+    @property
+    def ref(self) -> Ref:
+        return self
+
+    @property
+    def warning(self) -> str:
+        return ""
 
     @property
     def id(self) -> str:
@@ -195,31 +203,25 @@ class Item(Struct, frozen=True):
     def verdict(self) -> Verdict | None:
         return self.row.verdict
 
+    @property
+    def since(self) -> float | None:
+        """When it came into its box, epoch seconds."""
+        return self.row.in_box_since
 
-def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
-    """Counts each warning. Uses ``items.warnings`` if it exists, so that a million items need not be made."""
-    known: Mapping[str, int] | None = getattr(items, "warnings", None)
-    return Counter(item.warning for item in items if item.warning) if known is None else known
-
-
-def boxes_of(items: Sequence[Item]) -> Set[Box]:
-    """Returns the boxes of the items, likewise by ``items.boxes``."""
-    known: Set[Box] | None = getattr(items, "boxes", None)
-    return {item.box for item in items} if known is None else known
+    @property
+    def to_name(self) -> str:
+        """The name of a message once it is moved."""
+        return ""
 
 
-def verdicts_of(items: Sequence[Item]) -> Mapping[Verdict | None, int]:
-    """Counts the items with each verdict, likewise by ``items.verdicts``."""
-    known: Mapping[Verdict | None, int] | None = getattr(items, "verdicts", None)
-    return Counter(item.verdict for item in items) if known is None else known
+class RowItem(Item, Struct, frozen=True):
+    """An item that holds its row. Those of which there may be a million make it when it is asked for."""
 
-
-def oldest_of(items: Sequence[Item]) -> float | None:
-    """Returns when the first of them came into its box, epoch seconds, likewise by ``items.oldest_at``; None if unknown."""
-    if hasattr(items, "oldest_at"):
-        known: float | None = items.oldest_at
-        return known
-    return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
+    row: Row
+    ref: Ref
+    warning: str = ""
+    words: str = ""
+    value: Json = None
 
 
 class Request(Struct, frozen=True):
@@ -291,7 +293,7 @@ class Plan(Candidates, frozen=True, kw_only=True):
     ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a shell,
     with ids. ``options`` are those of the action (inject: ``count``, ``text`` …; undo: ``undoes``; requeue: ``hold_poison``;
     purge: ``now``). ``undone`` is the action that an undo reverses. ``unproven`` counts the items whose holder or writer is not
-    known to be gone.
+    known to be gone, ``warnings`` those with each warning.
     """
 
     operation: str
@@ -305,6 +307,7 @@ class Plan(Candidates, frozen=True, kw_only=True):
     options: JsonObject = {}
     undone: Action | None = None
     unproven: int = 0
+    warnings: Mapping[str, int] = {}
 
     @property
     def deletes(self) -> bool:
@@ -362,34 +365,14 @@ class ItemResult(NamedTuple):
     became: str = ""
 
 
-class ResultSequence(Sequence[ItemResult]):
-    """Results of which each is made or looked up when it is asked for: a million of them are not kept."""
-
-    @abstractmethod
-    def _at(self, place: int) -> ItemResult:
-        """The result at ``place``, which is there."""
-
-    @overload
-    def __getitem__(self, index: int) -> ItemResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ItemResult]: ...
-
-    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
-        places = range(len(self))[index]
-        return self._at(places) if isinstance(places, int) else list(map(self._at, places))
+def done(item: Item) -> ItemResult:
+    """The result of an item that was moved as planned."""
+    return ItemResult(item.id, item.name, Outcome.DONE, "", item.to_name)
 
 
-def others_of(results: Sequence[ItemResult]) -> Mapping[int, ItemResult]:
-    """The results that are not plainly done, or have a remark, by place. Uses ``results.others`` if it exists, so that a million
-    results need not be made."""
-    known: Mapping[int, ItemResult] | None = getattr(results, "others", None)
-    if known is not None:
-        return known
-    return {place: one for place, one in enumerate(results) if one.outcome is not Outcome.DONE or one.reason}
-
-
-Batches = Generator[Sequence[ItemResult], None, None]
+Results = Sequence[ItemResult | None]
+"""Results of items in their order; None for ``done``: a million of them are not kept."""
+Batches = Generator[Results, None, None]
 """The results of an operation as it goes on. To close it ends the operation."""
 
 

@@ -12,10 +12,9 @@ import os
 import re
 import shlex
 import time
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
+from typing import overload
 
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
@@ -37,11 +36,9 @@ from spooltop.model.plan import (
     Progress,
     Request,
     Result,
-    ResultSequence,
+    Results,
     Selection,
-    boxes_of,
-    others_of,
-    verdicts_of,
+    done,
 )
 from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import WHOLE, Action, Box, Clock, Json, JsonObject, Stop, Verdict, age, duration, escape
@@ -249,7 +246,7 @@ def command_words(
                 word = str(value)
                 words += [f"--{flag}", word if word.isprintable() else escape(word)]
         return (*words, *slowly, *(["--canary"] if options.get("canary") else []))
-    boxes = set(boxes_of(items)) or ({selection.box} if selection.box else set())
+    boxes = {item.box for item in items} or ({selection.box} if selection.box else set())
     box = boxes.pop() if len(boxes) == 1 else None
     if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
         words += ["--box", str(box)]
@@ -324,42 +321,44 @@ def effect_of(plan: Plan) -> str:
     return f"It {one}" if plan.count == 1 else f"They {many}"
 
 
-# Outcomes of the items so far: the batches as the operator gave them, which need not make a result of each item.
+# Outcomes of the items so far, as the operator gave them: a result of each is made when it is asked for.
 
-class ResultList(ResultSequence):
-    """Results in the order of their items."""
+class ResultList(Sequence[ItemResult]):
+    """Results of ``items``, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, items: Sequence[Item]) -> None:
         self.not_done = NotDone()
         self.reasons: Counter[str] = Counter()
         """Remarks on items that are done, with the number of items for each."""
-        self._batches: list[Sequence[ItemResult]] = []
-        self._ends: list[int] = []
+        self._items = items
+        self._results: list[ItemResult | None] = []
 
-    def add(self, batch: Sequence[ItemResult]) -> None:
-        start = len(self)
-        for place, result in others_of(batch).items():
-            self.not_done.note(start + place, result)
-            if result.outcome is Outcome.DONE and result.reason:
-                self.reasons[result.reason] += 1
-        self._batches.append(batch)
-        self._ends.append(start + len(batch))
+    def add(self, batch: Results) -> None:
+        for place, result in enumerate(batch, len(self)):
+            if result is not None:
+                self.not_done.note(place, result)
+                if result.outcome is Outcome.DONE and result.reason:
+                    self.reasons[result.reason] += 1
+        self._results += batch
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return len(self._results)
 
-    def _at(self, place: int) -> ItemResult:
-        number = bisect_right(self._ends, place)
-        return self._batches[number][place - self._ends[number]]
+    @overload
+    def __getitem__(self, index: int) -> ItemResult: ...
 
-    def __iter__(self) -> Iterator[ItemResult]:
-        return chain.from_iterable(self._batches)
+    @overload
+    def __getitem__(self, index: slice) -> list[ItemResult]: ...
+
+    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
+        places = range(len(self))[index]
+        return (self._results[places] or done(self._items[places])) if isinstance(places, int) else [self[at] for at in places]
 
 
-def _counts(batch: Sequence[ItemResult]) -> dict[str, Json]:
+def _counts(batch: Results) -> dict[str, Json]:
     """The number of items by outcome."""
-    others = Counter(one.outcome for one in others_of(batch).values() if one.outcome is not Outcome.DONE)
-    return {str(outcome): len(batch) - others.total() if outcome is Outcome.DONE else others[outcome] for outcome in Outcome}
+    counts = Counter(Outcome.DONE if one is None else one.outcome for one in batch)
+    return {str(outcome): counts[outcome] for outcome in Outcome}
 
 
 # Note about the consumers that would take requeued or released messages; the last line of such a plan.
@@ -477,11 +476,10 @@ class Operations:
         plan = Plan(
             **asdict(found), operation=self._new_operation(), action=action, target=self._target, made_at=request.at,
             selection=request.selection, force=force, command=self._command(action, request.selection, found.items, chosen),
-            options=chosen, undone=undone,
+            options=chosen, undone=undone, warnings=Counter(item.warning for item in found.items if item.warning),
         )  # fmt: skip
         # An undo hands nothing to anybody: what was claimed becomes the claim of the same holder again.
-        verdicts = {} if action is Action.UNDO else verdicts_of(found.items)
-        unproven = sum(many for verdict, many in verdicts.items() if verdict in _UNPROVEN)
+        unproven = 0 if action is Action.UNDO else sum(item.verdict in _UNPROVEN for item in found.items)
         uncertain = plan.deletes or unproven > 0 or (force and action in _ASKS_WHEN_FORCED)
         return replace(plan, confirm=confirm_for(plan.count, uncertain=uncertain), unproven=unproven)
 
@@ -509,7 +507,7 @@ class Operations:
         ``Result.notes``.
         """
         self._allowed(plan.action)
-        done = ResultList()
+        results = ResultList(plan.items)
         stopped, ended = False, "stopped"
         notes: list[str] = []
         batches = self._operator.perform(plan, stop or (lambda: False))
@@ -518,15 +516,15 @@ class Operations:
             options = {name: escape(one[:200]) if isinstance(one, str) else one for name, one in shown}
             self._copy(plan, "before", options=options)
             for batch in batches:
-                done.add(batch)
-                self._copy(plan, "after", batch, tried=len(done))
+                results.add(batch)
+                self._copy(plan, "after", batch, tried=len(results))
                 if plan.works_when_full:
-                    self._warn(plan, {one.reason for one in others_of(batch).values() if one.outcome is Outcome.DONE}, notes)
+                    self._warn(plan, {one.reason for one in batch if one is not None and one.outcome is Outcome.DONE}, notes)
                 if on_progress is not None:
-                    on_progress(len(done))
+                    on_progress(len(results))
         except SpooltopError as error:
             ended = str(error)
-            if not done:
+            if not results:
                 raise
             stopped = True
             notes.append(f"ended early: {error}")
@@ -535,23 +533,23 @@ class Operations:
                 batches.close()
             except SpooltopError as error:
                 notes.append(str(error))  # it must not hide what ended the operation
-            if len(done) < plan.count:
-                self._copy(plan, "after", tried=len(done), ended=escape(ended))
+            if len(results) < plan.count:
+                self._copy(plan, "after", tried=len(results), ended=escape(ended))
         if plan.missing:
             why = "not found when the plan was made"
-            done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
+            results.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
         if not plan.works_when_full:
-            notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
+            notes += [f"{many} of those done: {reason}" for reason, many in results.reasons.most_common(_MOST_REASONS)]
         can_undo = plan.action is not Action.EMPTY and not plan.deletes and not plan.has_no_undo
-        if len(done) <= done.not_done.total or (plan.works_when_full and done.reasons):
+        if len(results) <= results.not_done.total or (plan.works_when_full and results.reasons):
             can_undo = False  # nothing is done, or it is without a line in the journal
-        untried = max(0, plan.count - (len(done) - len(plan.missing)))
+        untried = max(0, plan.count - (len(results) - len(plan.missing)))
         return Result(
             operation=plan.operation,
             action=plan.action,
             target=plan.target,
             finished_at=self._clock(),
-            items=done,
+            items=results,
             stopped=stopped or untried > 0,
             untried=untried,
             undo=undo_words(self._path, plan.operation, self._flags) if can_undo else (),
@@ -581,7 +579,7 @@ class Operations:
     def close(self) -> None:
         self._operator.close()
 
-    def _copy(self, plan: Plan, event: str, batch: Sequence[ItemResult] = (), **more: Json) -> None:
+    def _copy(self, plan: Plan, event: str, batch: Results = (), **more: Json) -> None:
         """Sends a copy of what the journal says of a batch, without its items, and with ``more`` members."""
         if self._copies is None:
             return

@@ -8,7 +8,7 @@ from spooltop.backends.journal.item_operator import SingleOperator, Skipped
 from spooltop.backends.journal.log_store import LogStore
 from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request
+from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Row
 
 TARGETS = {Action.HOLD: Box.HELD, Action.RELEASE: Box.NEW, Action.PURGE: Box.TRASH}
@@ -53,7 +53,7 @@ class MemoryOperator(SingleOperator[Moved, None]):
 
     def _pinned(self, moves: Sequence[tuple[str, Box, Box]]) -> Candidates:
         gone = [Refusal(row_of(id, source), "gone") for id, source, _ in moves if id not in self.boxes[source]]
-        there = [Item(row_of(id, source), (source, target)) for id, source, target in moves if id in self.boxes[source]]
+        there = [RowItem(row_of(id, source), (source, target)) for id, source, target in moves if id in self.boxes[source]]
         return Candidates(there, gone)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> Moved:

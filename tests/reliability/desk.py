@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spooltop.backends.directory.liveness.claim_liveness import JudgedClaim
-from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.operator.operator import OperatorChain, SpoolOpener
 from spooltop.backends.directory.world import System
 from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import names, presence
@@ -65,8 +65,8 @@ class Desk:
 
     def operations(self, files: LogFiles | None) -> Operations:
         world = System(clock=time.time) if files is None else System(files, clock=time.time)
-        operator = DirectoryOperator(
+        spool = SpoolOpener(
             path=str(self.path), world=world, look=lambda box, _: self.look(box), again=self.again,
             state_dir=f"{self.path}.state", user="proof", wait=time.sleep,
         )  # fmt: skip
-        return Operations(operator, str(self.path), time.time)
+        return Operations(OperatorChain(spool.opened), str(self.path), time.time)

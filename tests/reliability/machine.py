@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.operator.operator import OperatorChain, SpoolOpener
 from spooltop.backends.directory.world import System
 from spooltop.engine import Spool, names
 from spooltop.engine.arguments import MAX_ATTEMPTS
@@ -80,11 +80,11 @@ class Consumers(RuleBasedStateMachine):
         self.operations, self.others = self.operator("proof"), self.operator("other")
 
     def operator(self, user: str) -> Operations:
-        operator = DirectoryOperator(
+        spool = SpoolOpener(
             path=str(self.root), world=System(clock=self.clock), look=lambda box, _: desk(self.root).look(box), again=self.again,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
-        return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)
+        return Operations(OperatorChain(spool.opened), str(self.root), self.clock, syslog=lambda _line: None)
 
     def clock(self) -> float:
         self.now += 1e-4

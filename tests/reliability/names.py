@@ -30,7 +30,7 @@ from spooltop.engine import Spool
 from spooltop.engine import names as grammar
 from spooltop.locks.draw import lock_table
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Plan, Refusal, Result, Selection
+from spooltop.model.plan import Confirm, ItemResult, Outcome, Plan, Refusal, Result, RowItem, Selection
 from spooltop.model.redact import redact
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import (
@@ -111,7 +111,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
             yield row_line(row, columns_for(box, width), MOMENT)
         payload = Payload(data, len(data) + 9, True, ((row.id, row.id),)) if at == 0 else None
         yield from detail(row, PayloadRead(row.key, payload), width, 20, moment=MOMENT)
-    items = [Item(row, at, row.id) for at, row in enumerate(rows)]
+    items = [RowItem(row, at, row.id) for at, row in enumerate(rows)]
     refused = [Refusal(row, row.id, True) for row in rows]
     plan = Plan(
         items, refused, (other,), operation="c41d0a7e92", action=Action.REQUEUE, target=values.TARGET, made_at=NOW,
@@ -127,7 +127,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     results = [ItemResult(name, name, Outcome.DONE), *(ItemResult(one, one, Outcome.FAILED, one) for one in names)]
     undo = "spooltop", "undo", values.TARGET, plan.operation
     result = Result(plan.operation, plan.action, values.TARGET, NOW, results, undo=undo, notes=(name,))
-    for cursor in (None, Item(replace(rows[0], id=other), 0)):
+    for cursor in (None, RowItem(replace(rows[0], id=other), 0)):
         yield from ResultScreen(session, result, NOW, cursor).draw(width, 60)
     holder = LockHolder(1, other, name, NOW)
     base = snapshot()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
-from spooltop.model.plan import Item, Plan, Refusal, Result, Selection, TrackedMessage
+from spooltop.model.plan import Plan, Refusal, Result, RowItem, Selection, TrackedMessage
 from spooltop.model.snapshot import ConsumerList, Snapshot
 from spooltop.model.vocabulary import Action, Box, Holders, Holding, Key, Payload, Row
 
@@ -64,7 +65,7 @@ class SceneControl(FakeControl):
         if self.queue is not None:
             return self.queue.planned(plan)
         items = [
-            Item(item.row, item.ref, "4 consumers died while processing it" if (item.row.attempt or 0) >= 4 else "")
+            RowItem(item.row, item.ref, "4 consumers died while processing it" if (item.row.attempt or 0) >= 4 else "")
             for item in plan.items
         ]
         idle = " · no CPU for 5m"
@@ -78,7 +79,10 @@ class SceneControl(FakeControl):
             for one in plan.refused
         ]
         notes = ("At work now: 2 consumers (5200, 5201), last claim 4s ago.",)
-        return replace(plan, operation="c41d0a7e92", items=items, refused=refused, notes=notes, made_at=values.NOW + 6)
+        warnings = Counter(item.warning for item in items if item.warning)
+        return replace(
+            plan, operation="c41d0a7e92", items=items, refused=refused, notes=notes, made_at=values.NOW + 6, warnings=warnings
+        )
 
     def apply(self, plan: Plan, *args: Any, **more: Any) -> Result:
         result = super().apply(plan, *args, **more)

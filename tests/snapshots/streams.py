@@ -8,7 +8,7 @@ from functools import cache
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor, CursorSection
-from spooltop.model.plan import Confirm, Item, Plan, Refusal, Selection
+from spooltop.model.plan import Confirm, Plan, Refusal, RowItem, Selection
 from spooltop.model.snapshot import (
     BoxState,
     Capacity,
@@ -61,12 +61,13 @@ class SeenStream(SeenQueue):
             "1795224007000-0": "it may be done twice: its consumer may still be at work",
         }
         gone = [row for row in self.rows if row.box is Box.CUR and row.verdict is not Verdict.ALIVE]
-        items = [Item(row, row.id, warnings.get(row.id, "")) for row in gone]
+        items = [RowItem(row, row.id, warnings.get(row.id, "")) for row in gone]
         return replace(
             plan, items=items, refused=tuple(replace(one, reason=f"{_name(one)}: its lease runs") for one in plan.refused),
             notes=("Handed over to ~spooltop, with the same id and number of tries: workers of spooltop take it first.",),
             confirm=Confirm.NUMBER, poison=1, effect="They are handed back to the group with the same ids; claimed next.",
-            made_at=NOW + 6, operation="c41d0a7e92", command=("spooltop", "requeue", ADDRESS, *(item.id for item in items)),
+            made_at=NOW + 6, warnings=dict.fromkeys(warnings.values(), 1),
+            operation="c41d0a7e92", command=("spooltop", "requeue", ADDRESS, *(item.id for item in items)),
         )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from spooltop.model.plan import (
     Progress,
     Refusal,
     Result,
+    RowItem,
     Selection,
     TrackedMessage,
 )
@@ -285,7 +286,7 @@ class FakeControl:
         progress.begin("claims judged", 3 * EVERY)
         for _ in range(self.judged):
             progress.step()
-        progress.found([Item(row, row.key) for row in self.rows])
+        progress.found([RowItem(row, row.key) for row in self.rows])
         while not self.gate.wait(0.01):
             self.given_up += progress.stopped()
             progress.check()
@@ -295,20 +296,20 @@ class FakeControl:
         chosen = dict(options or {})
         rows = [] if action in NO_MESSAGES else self.chosen(selection)
         live = [row for row in rows if row.verdict is Verdict.ALIVE and not force]
-        items = [Item(row, row.key) for row in rows if row not in live]
+        items = [RowItem(row, row.key) for row in rows if row not in live]
         if action is Action.UNDO:
-            items = [Item(claim(99), ("cur", 99))]
+            items = [RowItem(claim(99), ("cur", 99))]
         if action is Action.INJECT:
-            items = [Item(waiting(700 + n), ("new", 700 + n)) for n in range(int(str(chosen.get("count", 0))))]
+            items = [RowItem(waiting(700 + n), ("new", 700 + n)) for n in range(int(str(chosen.get("count", 0))))]
         if action is Action.UNLOCK:
             named = [(str(key), Row(key=key, box=Box.CUR, id=str(key), name=str(key))) for key in selection.keys or ()]
-            items = [Item(row, path, words=f"soft lock {path} of pid 77") for path, row in named]
+            items = [RowItem(row, path, words=f"soft lock {path} of pid 77") for path, row in named]
         if action in (Action.PAUSE, Action.RESUME):
-            items = [Item(Row(key="/", box=Box.CUR, id="/", name="paused"), "/", words="Consumers claim no message")]
+            items = [RowItem(Row(key="/", box=Box.CUR, id="/", name="paused"), "/", words="Consumers claim no message")]
         if action is Action.SET_CURSOR:
             source, value = str(chosen["source"]), chosen["value"]
             row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))
-            items = [Item(row, source, words=f"{source}: {value} in {chosen['file']}", value=value)]
+            items = [RowItem(row, source, words=f"{source}: {value} in {chosen['file']}", value=value)]
         confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirmation(len(items))
         return Plan(
             operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,

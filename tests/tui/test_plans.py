@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
-from spooltop.model.plan import EVERY, Confirm, Item, ItemResult, NotDone, Outcome, Plan, Result
+from spooltop.model.plan import EVERY, Confirm, ItemResult, NotDone, Outcome, Plan, Result, RowItem
 from spooltop.model.vocabulary import Box, Verdict
 
 from .driving import dashboard
@@ -243,9 +243,7 @@ class Counted(Sequence[T]):
 
     def __init__(self, item: T) -> None:
         self.item, self.read = item, 0
-        self.warnings: dict[str, int] = {}
         self.not_done = NotDone()
-        self.oldest_at = 1.0
 
     def __len__(self) -> int:
         return 1_000_000
@@ -267,7 +265,7 @@ class Counted(Sequence[T]):
 
 async def test_a_plan_and_a_result_of_a_million_are_drawn_by_those_that_are_seen() -> None:
     """They are drawn at each key and each look: otherwise the screen would freeze for seconds."""
-    items = Counted(Item(claim(1), ("cur", 1)))
+    items = Counted(RowItem(claim(1), ("cur", 1)))
     results = Counted(ItemResult("id", "id", Outcome.DONE))
     results.not_done.note(500_001, ItemResult("id", "id", Outcome.SKIPPED, "gone"))
 

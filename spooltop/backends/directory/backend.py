@@ -6,6 +6,7 @@ Modules are imported on first use: reading does not wait for what only changes n
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -83,7 +84,7 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
     from spooltop.cursors.operator import CursorOperator
     from spooltop.locks.operator import LockOperator
 
-    from .operator.operator import DirectoryOperator, OperatorChain
+    from .operator.operator import OperatorChain, SpoolOpener
     from .pausing import PauseOperator
     from .rescan import FreshLook
 
@@ -96,15 +97,13 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
         times = [at for at in (now.last_claim_at, reader.last_claim_at) if at is not None]
         return replace(now, last_claim_at=max(times, default=None))
 
-    operator = DirectoryOperator(
-        path=folder, options=options, world=world, look=fresh.names, again=fresh.again, on_close=fresh.close
-    )
+    spool = SpoolOpener(path=folder, options=options, world=world, look=fresh.names, again=fresh.again)
     cursors = partial(CursorOperator, path, logs, options, world, above=True)
     locks = partial(LockOperator, path, logs, options, world)
     pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)
     flags = ("--as", "spool") if options.as_spool else ()
     chain = OperatorChain(
-        operator, (cursors, [Action.SET_CURSOR]), (locks, [Action.UNLOCK]), (pauses, WHOLE)
+        spool.opened, (cursors, [Action.SET_CURSOR]), (locks, [Action.UNLOCK]), (pauses, WHOLE), on_close=fresh.close
     )
     return OpenedOperator(chain, flags, consumers, keeps_trash=True)
 
@@ -122,4 +121,5 @@ def _standalone_operator(folder: str, options: OpenOptions, world: System) -> Op
     locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
     if options.layout != "cursors":
         return OpenedOperator(locks())
-    return OpenedOperator(OperatorChain(CursorOperator(folder, logs, options, world, above=False), (locks, [Action.UNLOCK])))
+    cursors = nullcontext(CursorOperator(folder, logs, options, world, above=False))
+    return OpenedOperator(OperatorChain(lambda: cursors, (locks, [Action.UNLOCK])))

@@ -16,6 +16,7 @@ from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable
 from spooltop.model import Candidates, Capabilities, Item, Observation, Pause, Plan, Refusal, Request, pause_words
+from spooltop.model.plan import RowItem
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
 from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
@@ -149,12 +150,12 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
             if pause is not None:
                 return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(pause, request.at)}")])
             words = "Consumers of spooltop claim no message until it is resumed"
-            item = Item(row, PauseRef(PauseIntent(None, Pause(self._user, request.at, reason)), None), words=words)
+            item = RowItem(row, PauseRef(PauseIntent(None, Pause(self._user, request.at, reason)), None), words=words)
             return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
         if pause is None:
             return Candidates(refused=[Refusal(row, "it is not paused")])
         words = f"Consumers claim messages again. Paused {pause_words(pause, request.at)}"
-        return Candidates([Item(row, PauseRef(PauseIntent(pause, None), pin), words=words)], notes=self._notes(resume_notes))
+        return Candidates([RowItem(row, PauseRef(PauseIntent(pause, None), pin), words=words)], notes=self._notes(resume_notes))
 
     def _notes(self, notes: Callable[[Observation], tuple[str, ...]]) -> tuple[str, ...]:
         try:
@@ -203,7 +204,7 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     def _set_back(self, intent: PauseIntent, state: PauseState) -> Candidates:
         (now, pin), before = state, intent.before
         words = "Consumers claim messages again" if before is None else f"Paused {pause_words(before, self._clock())} again"
-        return Candidates([Item(self._row(), PauseRef(PauseIntent(now, before), pin), words=words)])
+        return Candidates([RowItem(self._row(), PauseRef(PauseIntent(now, before), pin), words=words)])
 
     def _row(self, intent: PauseIntent | None = None) -> Row:
         return Row(key=self._path, box=Box.CUR, id=self._path, name=os.path.join(self._path, OWN, PAUSED))

@@ -29,6 +29,8 @@ from spooltop.model.plan import (
     Progress,
     Refusal,
     Request,
+    Results,
+    done,
 )
 
 from ..access import user_name
@@ -146,7 +148,7 @@ class EndedStep(NamedTuple, Generic[ResultT]):
     """The end of a step: the ``results`` of the items that were reached; its ``outcome`` for the log, None where that is not
     known yet, so that it stays open there; and the ``error`` that ends the operation."""
 
-    results: Sequence[ItemResult]
+    results: Results
     outcome: ResultT | None
     error: SpooltopError | None = None
 
@@ -292,7 +294,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
 
     def _step(
         self, plan: Plan, place: int, items: Sequence[Item], stop: Stop
-    ) -> tuple[Sequence[ItemResult], SpooltopError | None]:
+    ) -> tuple[Results, SpooltopError | None]:
         """Logs the intent, changes the items and logs how it ended; returns the results, and what ends the operation here."""
         intent = replace(
             self._intent(plan, place, items), operation=plan.operation, step=place, action=plan.action, at=self._clock(),
@@ -311,7 +313,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
                     return results, error or failed
                 unlogged = f"its outcome is not in the journal: {failed.what}"
         if unlogged:
-            results = [one._replace(reason=one.reason or unlogged) for one in results]
+            known = [one or done(items[number]) for number, one in enumerate(results)]
+            results = [one._replace(reason=one.reason or unlogged) for one in known]
         return results, error
 
     def _log_result(self, intent: IntentT, outcome: ResultT, *, sync: bool = True) -> None:

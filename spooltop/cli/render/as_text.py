@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from spooltop.features import parts
 from spooltop.model import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, oldest_of, said
+from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, said
 from spooltop.model.vocabulary import (
     PAST,
     WHOLE,
@@ -222,7 +222,7 @@ def plan(plan: Plan) -> Iterator[str]:
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     what = str(plan.action) if plan.action in WHOLE else f"{plan.action} {count(plan.count)}{where} of"
     yield f"{what} {escape(plan.target)} · as of {clock_time(now)}"
-    oldest = oldest_of(plan.items)
+    oldest = min((at for item in plan.items if (at := item.since) is not None), default=None)
     if oldest is not None:
         stands = "present" if plan.action is Action.UNLOCK else "in its box"
         yield f"oldest {stands} for {age(max(0.0, now - oldest))}"

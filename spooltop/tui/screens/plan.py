@@ -17,7 +17,7 @@ from textual.message import Message
 from spooltop.cursors.model import direction, pick
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, Snapshot, TrackedMessage, warnings_of
+from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, Snapshot, TrackedMessage
 from spooltop.model import vocabulary as units
 from spooltop.model.vocabulary import (
     ASIDE,
@@ -132,9 +132,8 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
 
 
 def _warnings(plan: Plan, inner: int) -> Lines:
-    counted = warnings_of(plan.items)
     lines = []
-    for warning, n in list(counted.items())[:_MOST_REFUSALS]:
+    for warning, n in list(plan.warnings.items())[:_MOST_REFUSALS]:
         times = f"{n:,}: " if n > 1 else ""
         lines += labelled(Style.WARN("! "), inner, f"{times}{shown(warning)}")
     return lines

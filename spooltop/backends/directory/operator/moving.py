@@ -21,7 +21,8 @@ from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
-from spooltop.model import ItemResult, Outcome, Plan, ResultSequence
+from spooltop.model import ItemResult, Outcome, Plan
+from spooltop.model.plan import Results
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, JsonObject, Stop, Verdict, escape
 
 from ...journal.item_operator import Skipped
@@ -29,7 +30,7 @@ from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .planning import Group, Message, Pinned, Way
+from .planning import Group, Message, Way
 from .rules import FORCEABLE
 
 # The messages of one step of an operation, in runs that go from one folder into one.
@@ -52,7 +53,7 @@ class Run(NamedTuple):
     elsewhere: str
     was: JsonObject | None = None
     own_metadata: bool = False
-    moves: Sequence[Pinned] = ()
+    moves: Sequence[Message] = ()
     forced: bool = False
     meta: str = ""
     gone: str = ""
@@ -65,8 +66,8 @@ class Run(NamedTuple):
 
     def logged(self) -> MoveRun:
         """The run as the journal announces it."""
-        names, to_names = [move.message.name for move in self.moves], [move.to_name for move in self.moves]
-        facts = [(one.st_ino, one.st_size, one.st_ctime_ns, one.group.token) for one in (move.message for move in self.moves)]
+        names, to_names = [one.name for one in self.moves], [one.to_name for one in self.moves]
+        facts = [(one.st_ino, one.st_size, one.st_ctime_ns, one.group.token) for one in self.moves]
         inos, sizes, ctimes, tokens = map(_column, zip(*facts, strict=True))
         target = None if self.to_box is None else folder_text(self.to_box, self.to_folder)
         return MoveRun(
@@ -83,27 +84,28 @@ def _column(values: tuple[Any, ...]) -> Any:
 _PLAIN = MoveOutcome(0, Outcome.DONE, "", True)
 
 
-def results_of(runs: Sequence[Run], pinned: Sequence[Pinned], outcome: BatchOutcome) -> MessageResults:
+def results_of(runs: Sequence[Run], outcome: BatchOutcome) -> Results:
     """The results of the messages of ``runs`` that were tried."""
-    ended, others = {one.place: one for one in outcome.others}, {}
-    each = ((run.elsewhere, move) for run in runs for move in run.moves)
-    for place, (elsewhere, move) in enumerate(islice(each, outcome.tried)):
-        one = ended.get(place, _PLAIN)
+    ended, results = {one.place: one for one in outcome.others}, list[ItemResult | None]()
+    each = ((run.elsewhere, message) for run in runs for message in run.moves)
+    for place, (elsewhere, message) in enumerate(islice(each, outcome.tried)):
+        one, result = ended.get(place, _PLAIN), None
         if elsewhere or one.reason or one.outcome is not Outcome.DONE:
-            reason, to_name = (one.reason or elsewhere, move.to_name) if one.moved else (one.reason, "")
-            others[place] = ItemResult(move.message.id, move.message.name, one.outcome, reason, to_name)
-    return MessageResults(pinned[: outcome.tried], others)
+            reason, to_name = (one.reason or elsewhere, message.to_name) if one.moved else (one.reason, "")
+            result = ItemResult(message.id, message.name, one.outcome, reason, to_name)
+        results.append(result)
+    return results
 
 
 def runs_of(
-    folders: Folders, plan: Plan, pinned: Sequence[Pinned], *, user: str, at: float, many: bool = False
+    folders: Folders, plan: Plan, messages: Sequence[Message], *, user: str, at: float, many: bool = False
 ) -> Iterator[Run]:
     """The moves of a batch in their order. ``at`` is the time in epoch seconds. ``many``: the names of the metadata in a folder
     are listed once, rather than asked for with each message."""
     known: dict[tuple[Group, Way], Run] = {}
 
-    def common(one: Pinned) -> Run:
-        message, way, group = one.message, one.way, one.message.group
+    def common(message: Message) -> Run:
+        way, group = message.way, message.group
         found = known.get((group, way))
         if found is None:
             elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
@@ -117,7 +119,7 @@ def runs_of(
 
     undo, forced = plan.action is Action.UNDO, plan.force and plan.action in FORCEABLE
     reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
-    for alike, part in groupby(zip(map(common, pinned), pinned, strict=True), itemgetter(0)):
+    for alike, part in groupby(zip(map(common, messages), messages, strict=True), itemgetter(0)):
         said: dict[str, Json] = {
             "origin": alike.box.value, "reason": reason, "at": at, "who": user, "operation": plan.operation
         }  # fmt: skip
@@ -147,31 +149,6 @@ def _metadata_beside(
     if own is not None and (not own or set_aside.meta_name(message.name) not in own):
         return (folders.shared(box, folder) or None) if read else None, False
     return (folders.metadata_of(Place(box, message.name, folder)) or None) if read else None, True
-
-
-class MessageResults(ResultSequence):
-    """The results of ``pinned`` messages; ``others`` are those that are not plainly done, by place. A result is made when it is
-    asked for."""
-
-    def __init__(self, pinned: Sequence[Pinned], others: Mapping[int, ItemResult]) -> None:
-        self._pinned = pinned
-        self.others = others
-
-    def __len__(self) -> int:
-        return len(self._pinned)
-
-    def _at(self, place: int) -> ItemResult:
-        return self.others.get(place) or _done(self._pinned[place])
-
-    def __iter__(self) -> Iterator[ItemResult]:
-        if not self.others:
-            return map(_done, self._pinned)
-        return (self.others.get(place) or _done(one) for place, one in enumerate(self._pinned))
-
-
-def _done(pinned: Pinned) -> ItemResult:
-    message = pinned.message
-    return ItemResult(message.id, message.name, Outcome.DONE, "", pinned.to_name)
 
 
 def describe(error: OSError) -> str:
@@ -637,7 +614,7 @@ class Mover:
         """Moves the messages of a batch one after the other, until ``stop`` says so after one, and syncs what was changed. Never
         raises ``OSError``: each message has its outcome."""
         self._recheck.prepare(
-            (run.box, in_folder(one.message.name, run.folder), one.message.group.token)
+            (run.box, in_folder(one.name, run.folder), one.group.token)
             for run in runs if run.held_by_a_lock for one in run.moves
         )  # fmt: skip
         if any(run.box is Box.CUR and run.to_box not in LIVE for run in runs):
@@ -677,13 +654,12 @@ class Mover:
         to: Folder | None = None
         opened = changed = plain = stopped = False
         fd = to_fd = -1
-        for one in run.moves:
+        for message in run.moves:
             place, moving = tried.count, False
             if stopped := bool(place) and stop():
                 break
             tried.count = place + 1
-            message, to_name = one.message, one.to_name
-            name, ino = message.name, message.st_ino
+            name, to_name, ino = message.name, message.to_name, message.st_ino
             try:
                 if to_name in forgotten:
                     raise Skipped(forgotten_words(box))
@@ -695,7 +671,7 @@ class Mover:
                 single = pinned and found.st_nlink == 1 and S_ISREG(found.st_mode)
                 if not (single and opened and (free or message.group.token in dead)):
                     if not single or source.id != run.folder_id:
-                        self._compare(run, one, source, found)
+                        self._compare(run, message, source, found)
                     group = message.group
                     why = None if free else self._recheck.blocked_by(box, in_folder(name, run.folder), group.token, group.verdict)
                     if why:
@@ -709,12 +685,12 @@ class Mover:
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
                     self._files.move(name, fd, to_name, to_fd, None if live else ino)
                 else:
-                    self._move_otherwise(run, one, source, to, half_moved=found.st_nlink != 1)
+                    self._move_otherwise(run, message, source, to, half_moved=found.st_nlink != 1)
             except Skipped as why_not:
                 tried.others.append(MoveOutcome(place, Outcome.SKIPPED, str(why_not)))
                 continue
             except OSError as error:
-                refused = MoveOutcome(place, *self._refused(run, one, source, to, error, moving=moving))
+                refused = MoveOutcome(place, *self._refused(run, message, source, to, error, moving=moving))
                 tried.others.append(refused)
                 changed = changed or refused.moved
                 continue
@@ -748,52 +724,52 @@ class Mover:
         covered = run.alone and self._metas.covers(run.to_box, run.meta)
         return source, to, covered or run.to_box not in ASIDE
 
-    def _compare(self, run: Run, move: Pinned, source: Folder, found: os.stat_result) -> None:
+    def _compare(self, run: Run, message: Message, source: Folder, found: os.stat_result) -> None:
         """Raises ``Skipped`` for a message that is not as it was pinned, unless only our own repair, or a half move, has changed
         it."""
         if source.id != run.folder_id:
             raise Skipped(f"the directory {run.box} was replaced since the plan")
-        pin = move.message
-        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (pin.st_ino, pin.st_size)
-        unchanged = mended or is_pinned(found, pin.st_ino, pin.st_size, pin.st_ctime_ns)
+        ino, size = message.st_ino, message.st_size
+        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (ino, size)
+        unchanged = mended or is_pinned(found, ino, size, message.st_ctime_ns)
         if not S_ISREG(found.st_mode) or not unchanged:
             raise Skipped("changed since the plan")
-        if found.st_nlink != 1 and not (found.st_nlink == 2 and self._half_moved(run, move)):
+        if found.st_nlink != 1 and not (found.st_nlink == 2 and self._half_moved(run, message)):
             raise Skipped("has another hard link")
 
-    def _half_moved(self, run: Run, move: Pinned) -> bool:
+    def _half_moved(self, run: Run, message: Message) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
         if run.to_box is None:
             return False
         try:
-            return self._lookup.inode(move.to_name, self.folders.of(run.to_box, run.to_folder).fd) == move.message.st_ino
+            return self._lookup.inode(message.to_name, self.folders.of(run.to_box, run.to_folder).fd) == message.st_ino
         except FileNotFoundError:
             return False
 
-    def _move_otherwise(self, run: Run, move: Pinned, source: Folder, to: Folder | None, *, half_moved: bool) -> None:
+    def _move_otherwise(self, run: Run, message: Message, source: Folder, to: Folder | None, *, half_moved: bool) -> None:
         """Deletes a message, before its metadata: while it exists, they do too. Finishes a half move. Or sets a message aside
         with metadata of its own, which are written first and dropped where it does not arrive. Raises ``OSError``."""
         if to is None:
-            self._files.unlink(move.message.name, source.fd)
+            self._files.unlink(message.name, source.fd)
         elif half_moved:
             self._files.sync_dir(to.fd)
-            self._files.unlink(move.message.name, source.fd)
+            self._files.unlink(message.name, source.fd)
         else:
-            meta, ino = (to.fd, run.meta), move.message.st_ino
-            self._metas.write(move.to_name, meta)
+            meta, ino = (to.fd, run.meta), message.st_ino
+            self._metas.write(message.to_name, meta)
             try:
-                self._files.move(move.message.name, source.fd, move.to_name, to.fd, ino if run.alone else None)
+                self._files.move(message.name, source.fd, message.to_name, to.fd, ino if run.alone else None)
             except OSError:
-                if self._lookup.inode(move.to_name, to.fd) != ino:
-                    self._metas.drop(move.to_name, to.fd)
+                if self._lookup.inode(message.to_name, to.fd) != ino:
+                    self._metas.drop(message.to_name, to.fd)
                 raise
 
     def _refused(
-        self, run: Run, move: Pinned, source: Folder | None, to: Folder | None, error: OSError, *, moving: bool
+        self, run: Run, message: Message, source: Folder | None, to: Folder | None, error: OSError, *, moving: bool
     ) -> tuple[Outcome, str, bool]:
         """The outcome of a message of which the status, the holder or, where it was ``moving``, the move raised ``error``: what
         happened to it is found by looking. Also the words, and True where it has moved."""
-        name, ino = move.message.name, move.message.st_ino
+        name, ino = message.name, message.st_ino
         if moving and isinstance(error, FileExistsError):
             return Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}", False
         in_place = source is not None and self._lookup.inode(name, source.fd) == ino
@@ -802,7 +778,7 @@ class Mover:
                 return Outcome.DONE, "an interrupted move was finished", True
             return Outcome.SKIPPED, run.gone, False
         if to is not None:
-            moved = moving and not in_place and self._lookup.inode(move.to_name, to.fd) == ino
+            moved = moving and not in_place and self._lookup.inode(message.to_name, to.fd) == ino
         else:
             moved = moving and source is not None and self._lookup.there(name, source.fd) is False
         but = f"{'deleted' if to is None else 'moved'}, but: " if moved else ""

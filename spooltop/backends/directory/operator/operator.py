@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from itertools import groupby, islice
 from typing import Any
@@ -19,8 +19,8 @@ from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
-from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model import LIVE, Action, Box, Capabilities, Json, JsonObject, Operator, Row, Stop, Verdict, escape, program
+from spooltop.errors import Unreadable, UsageError
+from spooltop.model import LIVE, Action, Box, Capabilities, JsonObject, Operator, Row, Stop, Verdict, escape, program
 from spooltop.model.plan import (
     BATCH,
     AuditTrail,
@@ -34,11 +34,11 @@ from spooltop.model.plan import (
     Progress,
     Refusal,
     Request,
-    boxes_of,
+    RowItem,
 )
 from spooltop.model.redact import Redactor
 
-from ...journal.item_operator import Account, EndedStep, ItemOperator, undos_of
+from ...journal.item_operator import Account, EndedStep, ItemOperator, ref_of, undos_of
 from ...journal.log_store import FULL, STATE_DIR, LogStore
 from ...plan_options import InjectedContent
 from ..detect import identify
@@ -47,7 +47,7 @@ from ..storage.location import Folders, Place, kind_of, plain_meta
 from ..storage.rows import NameForms, tokens_of, tokens_of_claims
 from ..world import OpenOptions, System
 from .moving import JudgeAgain, Mover, Recheck, Repaired, Run, finish_half_moves, forgotten_words, half_moved, results_of, runs_of
-from .planning import BoxNames, Group, Look, Message, Pinned, PinnedItems, Way, find_candidates, is_claimed, message_of, pinned_of
+from .planning import BoxNames, Group, Look, Message, Way, find_candidates, is_claimed, message_of
 from .rules import can_change
 
 
@@ -126,7 +126,7 @@ class _Backwards:
     """Pins moves backwards."""
 
     def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str) -> None:
-        self.items = PinnedItems([])
+        self.items: list[Message] = []
         self.refused: list[Refusal] = []
         self._dirs = dirs
         self._folders = folders
@@ -163,13 +163,10 @@ class _Backwards:
                     box, folder, here, token=token or None, verdict=verdict, evidence=evidence, goes_back=True
                 )
             message = message_of(name, id_end, known, found)
-            if back is None:
-                way = Way(Box.TRASH)  # what was put
-            else:
-                assert one.source is not None
-                way = Way.to(*back, message, one.source.name, meta)
-                way = ways.setdefault((way.suffix, way.name), way)
-            self.items.pinned.append(Pinned(message, way))
+            to = one.source  # None: it was put
+            way = Way(Box.TRASH) if to is None else Way.to(to.box, to.folder, message, to.name, meta)
+            message.way = ways.setdefault((way.suffix, way.name), way)
+            self.items.append(message)
 
     def _look(self, made: LoggedMove, *, cleared: bool, held: bool) -> tuple[os.stat_result | None, str]:
         """The status of the message of a move, None where it cannot be seen, and why it does not go back; "" where it does.
@@ -277,40 +274,51 @@ def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
 # Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
 # actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed.
 
+Side = tuple[Callable[[], ItemOperator[Any, Any, Any]], Sequence[Action]]
+"""Makes an operator, and the actions that it has."""
+
 
 class OperatorChain:
-    """Implements ``model.backend.Operator``: each of ``sides`` makes the operator that has the actions beside it; ``main`` has
-    the rest."""
+    """Implements ``model.backend.Operator``: each of ``sides`` has the actions beside it; ``main`` opens the operator that has
+    the rest, anew for each call."""
 
-    def __init__(self, main: Operator, *sides: tuple[Callable[[], ItemOperator[Any, Any, Any]], Sequence[Action]]) -> None:
+    def __init__(
+        self, main: Callable[[], AbstractContextManager[Operator]], *sides: Side, on_close: Callable[[], None] = lambda: None
+    ) -> None:
         self._main = main
         self._sides = [(cache(side), actions) for side, actions in sides]
+        self.close = on_close
 
     def why_not(self, action: Action) -> str | None:
-        return self._of(action).why_not(action)
+        with self._of(action) as operator:
+            return operator.why_not(action)
 
     def candidates(self, request: Request) -> Candidates:
-        return self._of(request.action, request.options.get("undoes")).candidates(request)
+        with self._of(request.action, request.undoes) as operator:
+            return operator.candidates(request)
 
     def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
-        return self._of(plan.action, plan.options.get("undoes")).perform(plan, stop)
+        with self._of(plan.action, plan.undoes) as operator:
+            yield from operator.perform(plan, stop)
 
     def trail(self, operation: str) -> AuditTrail:
-        return self._of(Action.UNDO, operation).trail(operation)
+        with self._of(Action.UNDO, operation) as operator:
+            return operator.trail(operation)
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        each = (self._main, *(side() for side, _ in self._sides))
-        records = [one for which in each for one in which.operations(progress, begins=begins, most=most)]
+        with self._main() as main:
+            each = (main, *(side() for side, _ in self._sides))
+            records = [one for which in each for one in which.operations(progress, begins=begins, most=most)]
         return sorted(records, key=lambda record: -record.at)[:most]
 
-    def close(self) -> None:
-        self._main.close()
-
-    def _of(self, action: Action, undoes: Json = None) -> Operator:
+    @contextmanager
+    def _of(self, action: Action, undoes: str | None = None) -> Iterator[Operator]:
         for side, actions in self._sides:
-            if action in actions or (action is Action.UNDO and undoes is not None and side().knows(str(undoes))):
-                return side()
-        return self._main
+            if action in actions or (action is Action.UNDO and undoes and side().knows(undoes)):
+                yield side()
+                return
+        with self._main() as main:
+            yield main
 
 
 _SMALL = BATCH
@@ -321,12 +329,11 @@ _SETTLES = 1.1
 """Seconds for which a file in ``tmp`` has to be seen unchanged before it is called abandoned."""
 
 
-class DirectoryOperator(Struct, kw_only=True):
-    """Implements ``model.backend.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
-    now.
+class SpoolOpener(Struct, kw_only=True):
+    """Opens the operator of the spool at ``path``, anew for each call, so that it acts on what the path leads to now.
 
-    ``look`` lists and judges the messages of a box, ``again`` judges single names once more. A mail folder
-    is read-only unless the options say ``as_spool``. ``wait`` sleeps some seconds.
+    ``look`` lists and judges the messages of a box, ``again`` judges single names once more. A mail folder is read-only unless
+    the options say ``as_spool``. ``wait`` sleeps some seconds. The other fields are what is known from one call to the next.
     """
 
     path: str
@@ -337,8 +344,7 @@ class DirectoryOperator(Struct, kw_only=True):
     wait: Callable[[float], None] = time.sleep
     state_dir: str = STATE_DIR
     user: str | None = None
-    on_close: Callable[[], None] = lambda: None
-    performed: set[str] = set()
+    performed: set[str] = field(default_factory=set)
     repaired: bool = False
     watched_tmp: bool = False
     read_only: str | None = None
@@ -346,56 +352,26 @@ class DirectoryOperator(Struct, kw_only=True):
     def __post_init__(self) -> None:
         self.read_only = self.options.read_only or identify(self.path, self.options.as_spool).read_only
 
-    def why_not(self, action: Action) -> str | None:
-        with self._opened() as opened:
-            return opened.why_not(action)
-
-    def candidates(self, request: Request) -> Candidates:
-        with self._opened(request.action) as opened:
-            return opened.candidates(request)
-
-    def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
-        """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
-        journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
-        with self._opened(plan.action) as opened:
-            yield from opened.perform(plan, stop)
-
-    def trail(self, operation: str) -> AuditTrail:
-        with self._opened() as opened:
-            return opened.trail(operation)
-
-    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        with self._opened() as opened:
-            return opened.operations(progress, begins=begins, most=most)
-
-    def close(self) -> None:
-        self.on_close()
-
     @contextmanager
-    def _opened(self, action: Action | None = None) -> Iterator[_OpenSpool]:
-        """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error. Raises
-        ``Refused`` where ``action`` is not allowed."""
-        files = self.world.files
+    def opened(self) -> Iterator[DirectoryOperator]:
+        """Turns what the system refuses outside of any single message into one error."""
         try:
-            with SpoolDirs(self.path, files) as dirs:
-                logs = LogStore.beside(dirs, files, self.state_dir)
-                opened = (_Puts if action is Action.INJECT else _OpenSpool)(self, dirs, logs)
-                if action is not None and (reason := opened.why_not(action)) is not None:
-                    raise Refused(f"{action}: {reason}", path=self.path)
-                yield opened
+            with SpoolDirs(self.path, self.world.files) as dirs:
+                yield DirectoryOperator(self, dirs)
         except OSError as error:
             what = f"the spool cannot be accessed: {error.strerror or error}"
             raise Unreadable(what, path=self.path, advice=advice(error)) from error
 
 
-class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome, None]):
-    """The operator of an open spool, for one call: ``dirs`` are its boxes and ``logs`` its journal; ``of`` knows what lasts
+class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
+    """Implements ``model.backend.Operator`` for an open spool, for one call: ``dirs`` are its boxes; ``of`` knows what lasts
     longer."""
 
     at_once = BATCH
     needs_log = True
 
-    def __init__(self, of: DirectoryOperator, dirs: SpoolDirs, logs: LogStore) -> None:
+    def __init__(self, of: SpoolOpener, dirs: SpoolDirs) -> None:
+        logs = LogStore.beside(dirs, of.world.files, of.state_dir)
         super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait)
         self._of = of
         self._dirs = dirs
@@ -455,17 +431,33 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome, None]):
 
     # The steps of an operation
 
+    def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
+        if plan.action is not Action.INJECT:
+            return super()._items(plan, place, at_most)
+        # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
+        self._content = NamedContent(plan.options)
+        return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
+
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
+        if plan.action is Action.INJECT:
+            return MoveIntent([MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)])
         if self._mover is None:
             self._mover = self._make_mover(plan)
-        at, many = self._clock(), plan.count > _SMALL
-        self._runs = list(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
+        messages, at, many = [ref_of(item, Message) for item in items], self._clock(), plan.count > _SMALL
+        self._runs = list(runs_of(self._mover.folders, plan, messages, user=self._user, at=at, many=many))
         return MoveIntent([run.logged() for run in self._runs])
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Stop) -> EndedStep[BatchOutcome]:
+        if intent.action is Action.INJECT:
+            outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)
+            results = [
+                ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")
+                for item, one in zip(items, outcome.others, strict=False)
+            ]
+            return EndedStep(results, outcome)
         assert self._mover is not None  # as ``_intent`` made it
         outcome = self._mover.run(self._runs, stop)
-        return EndedStep(results_of(self._runs, pinned_of(items), outcome), outcome)
+        return EndedStep(results_of(self._runs, outcome), outcome)
 
     def _make_mover(self, plan: Plan) -> Mover:
         """The mover of a plan, once what a crash left half done is finished."""
@@ -481,7 +473,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome, None]):
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
         # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
-        boxes = boxes_of(plan.items)
+        boxes = {item.box for item in plan.items}
         large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
         return Mover(dirs, recheck, repaired, plan.operation if large else "")
 
@@ -527,7 +519,7 @@ class NamedContent(InjectedContent):
 def new_messages(content: NamedContent, us: int, count: int) -> list[Item]:
     """``count`` messages to put at ``us`` µs since the epoch, under names that sort so."""
     found = [content.name(us + place) for place in range(count)]
-    return [Item(Row((Box.NEW.value, name), Box.NEW, names.parse(name, claimed=False).id, name), name) for name in found]
+    return [RowItem(Row((Box.NEW.value, name), Box.NEW, names.parse(name, claimed=False).id, name), name) for name in found]
 
 
 def put_messages(
@@ -570,23 +562,3 @@ def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome
     finally:
         if not moved:
             discard(files, name, tmp)
-
-
-class _Puts(_OpenSpool):
-    """Puts test messages into an open spool. An item is the message of that name, which is not there yet."""
-
-    def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
-        # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
-        self._content = NamedContent(plan.options)
-        return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
-
-    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
-        return MoveIntent([MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)])
-
-    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Stop) -> EndedStep[BatchOutcome]:
-        outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)
-        results = [
-            ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")
-            for item, one in zip(items, outcome.others, strict=False)
-        ]
-        return EndedStep(results, outcome)

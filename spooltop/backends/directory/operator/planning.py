@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence, Set
 from enum import StrEnum
 from itertools import chain, islice
 from operator import attrgetter
 from stat import S_IFREG, S_ISREG
 from types import MappingProxyType
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,9 +68,41 @@ class Group(Struct, frozen=True, eq=False):
     goes_back: bool = False
 
 
-class Message(Struct, frozen=True, gc=False):
+class Way(Struct, frozen=True, eq=False):
+    """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
+    operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
+    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies."""
+
+    box: Box | None
+    folder: str | None = None
+    suffix: str | None = None
+    name: str = ""
+    meta: JsonObject | None = None
+    warning: str = ""
+
+    @classmethod
+    def to(
+        cls, box: Box, folder: str, message: Message, name: str, meta: JsonObject | None = None, warning: str = ""
+    ) -> Way:
+        """The way of ``message``, which is called ``name`` there."""
+        end = message.id_end
+        if name == message.name:
+            return cls(box, folder, None, "", meta, warning)
+        if end and name.startswith(message.name[:end]):
+            return cls(box, folder, name[end:], "", meta, warning)
+        return cls(box, folder, None, name, meta, warning)
+
+    def name_of(self, message: Message) -> str:
+        """The name of ``message`` there, "" where it is deleted."""
+        if self.box is None:
+            return ""
+        return self.name or (message.name if self.suffix is None else message.name[: message.id_end] + self.suffix)
+
+
+class Message(Item, Struct, eq=False, gc=False):
     """A message as it was found, pinned by name, inode, size (bytes) and ctime, with its status named as in ``os.stat_result``.
-    ``id_end`` is the length of the id at the front of the name, 0 where the name has to be parsed for it.
+    ``id_end`` is the length of the id at the front of the name, 0 where the name has to be parsed for it. ``way`` is set once it
+    is decided that it goes. Of a million, few are asked for their rows.
 
     An inode alone does not identify a file: ext4 reuses a freed inode at once.
     """
@@ -85,6 +117,7 @@ class Message(Struct, frozen=True, gc=False):
     st_mtime_ns: int = 0
     st_ctime_ns: int = 0
     st_blocks: int = 0
+    way: Way = None  # type: ignore[assignment]  # until it is decided
 
     @property
     def st_mtime(self) -> float:
@@ -101,6 +134,24 @@ class Message(Struct, frozen=True, gc=False):
     @property
     def id(self) -> str:
         return self.name[: self.id_end] if self.id_end else self.parsed.id
+
+    @property
+    def box(self) -> Box:
+        return self.group.box
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What is in ``cur`` and was not judged is unknown, as it may be held."""
+        return self.group.verdict or (Verdict.UNKNOWN if self.box is Box.CUR else None)
+
+    @property
+    def warning(self) -> str:
+        return self.way.warning
+
+    @property
+    def to_name(self) -> str:
+        """The name of the message at its target, "" where it is deleted."""
+        return self.way.name_of(self)
 
     @property
     def since(self) -> float | None:
@@ -142,107 +193,6 @@ _STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", 
 def message_of(name: str, id_end: int, group: Group, found: os.stat_result) -> Message:
     """The message ``name`` with the status ``found``."""
     return Message(name, id_end, group, *_STATUS(found))
-
-
-class Way(Struct, frozen=True, eq=False):
-    """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
-    operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
-    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies."""
-
-    box: Box | None
-    folder: str | None = None
-    suffix: str | None = None
-    name: str = ""
-    meta: JsonObject | None = None
-    warning: str = ""
-
-    @classmethod
-    def to(
-        cls, box: Box, folder: str, message: Message, name: str, meta: JsonObject | None = None, warning: str = ""
-    ) -> Way:
-        """The way of ``message``, which is called ``name`` there."""
-        end = message.id_end
-        if name == message.name:
-            return cls(box, folder, None, "", meta, warning)
-        if end and name.startswith(message.name[:end]):
-            return cls(box, folder, name[end:], "", meta, warning)
-        return cls(box, folder, None, name, meta, warning)
-
-    def name_of(self, message: Message) -> str:
-        """The name of ``message`` there, "" where it is deleted."""
-        if self.box is None:
-            return ""
-        return self.name or (message.name if self.suffix is None else message.name[: message.id_end] + self.suffix)
-
-
-class Pinned(Struct, frozen=True, gc=False):
-    """The ``ref`` of an item."""
-
-    message: Message
-    way: Way
-
-    @property
-    def to_name(self) -> str:
-        """The name of the message at its target, "" where it is deleted."""
-        return self.way.name_of(self.message)
-
-
-class PinnedItems(Sequence[Item]):
-    """The items of a directory spool. An item, and the row in it, is made when it is asked for: of a million, few are."""
-
-    def __init__(self, pinned: list[Pinned]) -> None:
-        self.pinned = pinned
-
-    def __len__(self) -> int:
-        return len(self.pinned)
-
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PinnedItems: ...
-
-    def __getitem__(self, index: int | slice) -> Item | PinnedItems:
-        return PinnedItems(self.pinned[index]) if isinstance(index, slice) else _item(self.pinned[index])
-
-    def __iter__(self) -> Iterator[Item]:
-        return map(_item, self.pinned)
-
-    @property
-    def warnings(self) -> Mapping[str, int]:
-        """The number of items with each warning."""
-        return Counter(warning for one in self.pinned if (warning := one.way.warning))
-
-    @property
-    def boxes(self) -> set[Box]:
-        return {one.message.group.box for one in self.pinned}
-
-    @property
-    def verdicts(self) -> Mapping[Verdict | None, int]:
-        """The number of items with each verdict. What is in ``cur`` and was not judged is unknown, as it may be held."""
-        found: Counter[Verdict | None] = Counter()
-        for group, count in Counter(one.message.group for one in self.pinned).items():
-            found[Verdict.UNKNOWN if group.verdict is None and group.box is Box.CUR else group.verdict] += count
-        return found
-
-    @property
-    def oldest_at(self) -> float | None:
-        """When the first of them came into its box, epoch seconds."""
-        return min((at for one in self.pinned if (at := one.message.since) is not None), default=None)
-
-
-def pinned_of(items: Sequence[Item]) -> Sequence[Pinned]:
-    """The pins of items. Raises ``TypeError`` for an item of something else than a directory spool."""
-    if isinstance(items, PinnedItems):
-        return items.pinned
-    pinned = [item.ref for item in items if isinstance(item.ref, Pinned)]
-    if len(pinned) < len(items):
-        raise TypeError("not of a directory spool")
-    return pinned
-
-
-def _item(pinned: Pinned) -> Item:
-    return Item(pinned.message.row, pinned, pinned.way.warning)
 
 
 def is_claimed(box: Box) -> bool:
@@ -763,7 +713,7 @@ def find_candidates(
     same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
     by_now = bool(request.options.get("now"))
     decider = Decider(dirs.path, action, by_now, bool(request.options.get("hold_poison")), same_ids, half_moved, process_here)
-    items = PinnedItems([])
+    items: list[Message] = []
     refused: list[Refusal] = []
     remarks: Counter[Remark] = Counter()
     disk_bytes = 0
@@ -793,7 +743,8 @@ def find_candidates(
             if decision.remarks:
                 remarks.update(decision.remarks)
             disk_bytes += message.st_blocks * 512
-            items.pinned.append(Pinned(message, decision.way))
+            message.way = decision.way
+            items.append(message)
         progress.found(items)
     refused += selected.refused
     box, without_age = selection.box, selected.without_age

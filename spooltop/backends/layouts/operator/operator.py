@@ -15,7 +15,7 @@ from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
 from spooltop.errors import AuditFailed, Refused, UsageError
 from spooltop.model import Action, Box, Capabilities, Clock, Row, Stop, Verdict, escape
-from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, Selection
+from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, changed, outcome_of, ref_of
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, LogStore
@@ -310,7 +310,7 @@ class Chooser:
         """Pins an entry of a register whose message is nowhere."""
         path = self._reader.lost[id]
         row = Row(key=(Box.NEW.value, path), box=Box.NEW, id=id, name=path, note="its message is nowhere")
-        return Item(row, removed(self._dirs, id, path), warning=f"only {escape(path)} is left of it, which moves to the trash")
+        return RowItem(row, removed(self._dirs, id, path), warning=f"only {escape(path)} is left of it, which moves to the trash")
 
     def _unlock(self, selection: Selection) -> Candidates:
         """Pins locks whose message is not there, named by their path or file name, or all of them."""
@@ -324,7 +324,7 @@ class Chooser:
             if names or selection.everything:
                 named |= names
                 row = Row(key=shown, box=Box.CUR, id=shown, name=path)
-                items.append(Item(row, removed(self._dirs, path, path, without=message), words=f"{escape(path)}: {words}"))
+                items.append(RowItem(row, removed(self._dirs, path, path, without=message), words=f"{escape(path)}: {words}"))
         return Candidates(items, missing=tuple(one for one in chosen if one not in named))
 
     def _rows(self, action: Action, boxes: Sequence[Box]) -> Iterator[Row]:
@@ -359,7 +359,7 @@ class Chooser:
             return Refusal(row, f"{error.strerror or error}")
         if blocked and row.verdict is None:
             row = row.judged(Verdict.UNKNOWN, blocked, row.owner)
-        return Item(row, plan, warning=_TWICE if blocked else "")
+        return RowItem(row, plan, warning=_TWICE if blocked else "")
 
     def _plan(self, action: Action, rule: LayoutAction | None, row: Row, *, proved: bool) -> MessagePlan:
         if action is Action.EMPTY:
@@ -769,9 +769,9 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
             elif number is not None:
                 done = intent.changes[:number]
                 message = _location_after(intent.message, done)
-                items.append(Item(row, pin_changes(dirs, intent.id, message, inverse(done), reverses=place)))
+                items.append(RowItem(row, pin_changes(dirs, intent.id, message, inverse(done), reverses=place)))
             elif place in cut_off:
-                items.append(Item(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
+                items.append(RowItem(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first
             else:
                 refused.append(Refusal(row, "too late: its program, or somebody else, has changed it since"))
         notes = (f"{len(reversed_by)} of {logged.first.count} undone already.",) if reversed_by else ()

@@ -18,7 +18,7 @@ from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
 from spooltop.errors import NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
 from spooltop.model import Capabilities, Pause, again_words, pause_words
-from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, Selection
+from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 from spooltop.model.vocabulary import RUNNING, Action, Box, Clock, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator
@@ -176,7 +176,7 @@ def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> 
         words = "Workers of spooltop claim no message until it is resumed"
     else:
         words = f"Workers of spooltop claim messages again. Paused {pause_words(_pause(change.id, now), now)}"
-    return Item(_row(server), change, words=words)
+    return RowItem(_row(server), change, words=words)
 
 
 def _pause(record: str, now: float) -> Pause:
@@ -209,12 +209,12 @@ def set_plan(server: OperatorConnection, options: JsonObject) -> Candidates:
     if source not in groups:
         there = ", ".join(sorted(map(escape, groups)))
         return Candidates(refused=[Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
-    before, after = groups[source], _id(server, value)
-    return set_item(server, source, before, after)
+    return set_item(server, StreamChange(StreamVerb.SET, groups[source], to=_id(server, value), consumer=source))
 
 
-def set_item(server: OperatorConnection, group: str, before: str, after: str) -> Candidates:
-    """Pins a group's last delivered id ``before``, to be set to ``after``; says what would be delivered again or skipped."""
+def set_item(server: OperatorConnection, change: StreamChange) -> Candidates:
+    """Pins that a group's last delivered id is set; says what would be delivered again or skipped."""
+    group, before, after = change.consumer, change.id, change.to
     row = Row(group, Box.CUR, group, server.address, source=group)
     if before == after:
         return Candidates(refused=[Refusal(row, f"it is {after} already")])
@@ -226,9 +226,8 @@ def set_item(server: OperatorConnection, group: str, before: str, after: str) ->
     words = f"{escape(group)}: {before} → {after}"
     deleted = "Messages that were deleted meanwhile are not delivered again. " if back else ""
     notes = [f"{deleted}Claims stay as they are."]
-    change = StreamChange(StreamVerb.SET, before, to=after, consumer=group)
     effect = "The group reads on after the new id. Nothing is deleted."
-    return Candidates([Item(row, change, what, words, after)], notes=tuple(notes), effect=effect)
+    return Candidates([RowItem(row, change, what, words, after)], notes=tuple(notes), effect=effect)
 
 
 def _fetcher(server: OperatorConnection) -> StreamFetcher:
@@ -452,18 +451,18 @@ class GroupChooser:
         why = f"delivered {pinned.tries} times, and its last consumer died"
         warning = why if died else warning
         if died and self._request.options.get("hold_poison"):
-            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
+            return RowItem(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
         if row.verdict is Verdict.DEAD and pinned.tries >= MAX_ATTEMPTS:
             why = f"{pinned.tries} attempts, the limit is {MAX_ATTEMPTS}"
-            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", notes=why), f"rejected instead: {why}")
+            return RowItem(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", notes=why), f"rejected instead: {why}")
         if not self._copy:
-            return Item(row, _pin(pinned, StreamVerb.HAND), warning)
+            return RowItem(row, _pin(pinned, StreamVerb.HAND), warning)
         return self._copied(pinned, warning)
 
     def _copied(self, pinned: PinnedRow, warning: str) -> Item | Refusal:
         if self._others and not self._force:
             return Refusal(pinned.row, f"{_others(self._others)} would get the copy too", forceable=True)
-        return Item(pinned.row, _pin(pinned, StreamVerb.COPY, force=self._force), warning)
+        return RowItem(pinned.row, _pin(pinned, StreamVerb.COPY, force=self._force), warning)
 
     def _new(self, pinned: PinnedRow) -> Item | Refusal:
         if self._action is Action.REQUEUE:
@@ -483,20 +482,20 @@ class GroupChooser:
     def _away(self, pinned: PinnedRow, verb: StreamVerb, warning: str = "") -> Item:
         """Pins that a message is held, or purged: into the trash, or for good."""
         if self._action is Action.PURGE and self._now:
-            return Item(pinned.row, _pin(pinned, _FOR_GOOD[verb]), warning)
-        return Item(pinned.row, _pin(pinned, verb, to="held" if self._action is Action.HOLD else "trash"), warning)
+            return RowItem(pinned.row, _pin(pinned, _FOR_GOOD[verb]), warning)
+        return RowItem(pinned.row, _pin(pinned, verb, to="held" if self._action is Action.HOLD else "trash"), warning)
 
     def _aside(self, pinned: PinnedRow) -> Item | Refusal:
         row, origin, why = pinned.row, pinned.entry.notes.get("~from", ""), pinned.entry.notes.get("~why", "")
         if self._action is Action.EMPTY:
-            return Item(row, _pin(pinned, StreamVerb.DROP))
+            return RowItem(row, _pin(pinned, StreamVerb.DROP))
         if self._action is Action.PURGE:
             return self._away(pinned, StreamVerb.MOVE)
         if self._action is Action.RESTORE and row.box is Box.TRASH and origin in ("held", "rejected"):
-            return Item(row, _pin(pinned, StreamVerb.MOVE, to=origin))
+            return RowItem(row, _pin(pinned, StreamVerb.MOVE, to=origin))
         back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=why)
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
-        return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
+        return RowItem(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
 
 
 def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
@@ -704,7 +703,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
                     refused.append(Refusal(row_of(back), told.reason, "would get the copy" in told.reason))
                 else:
                     words[told.reason] += 1
-                    items.append(Item(row_of(back), back, escape(told.reason)))
+                    items.append(RowItem(row_of(back), back, escape(told.reason)))
         notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in words.items() if why), *notes)
         return Candidates(items, refused, notes, effect=_effect(items, _UNDO_EFFECTS))
 
@@ -722,8 +721,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
             return Candidates(refused=[Refusal(item.row, late)]) if late else Candidates([item])
         if late:
             return Candidates(refused=[Refusal(row_of(change), late)])
-        made = set_item(self._server, change.consumer, change.id, change.to)
-        return replace(made, items=[replace(item, ref=change) for item in made.items])
+        return set_item(self._server, change)
 
     def close(self) -> None:
         self._server.close()
