@@ -14,9 +14,10 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import overload
 
-from msgspec import to_builtins
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict, replace
 
 from spooltop.engine.system.files import NotRegular, read_small
@@ -59,15 +60,15 @@ def with_file(options: JsonObject) -> dict[str, Json]:
         raise UsageError("inject: empty file name")
     if options.get("text") is not None or options.get("size") is not None:
         raise UsageError("inject: a file cannot be combined with a text or a size", advice="give one of them")
-    path = os.path.expanduser(name)
     try:
-        data = read_small(path, limit=MOST_BYTES, whole=True, follow=True).data
-    except NotRegular:
-        raise UsageError(f"inject: {escape(name)} is not a regular file", advice="name one that holds the message") from None
+        data = read_small(os.path.expanduser(name), limit=MOST_BYTES, whole=True, follow=True).data
     except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise UsageError(f"inject: {escape(name)} is larger than 16 MiB", advice="give --size for large messages") from None
-        raise UsageError(f"inject: {escape(name)} cannot be read: {error.strerror}", advice="name a file of yours") from None
+        what, advice = f"cannot be read: {error.strerror}", "name a file of yours"
+        if isinstance(error, NotRegular):
+            what, advice = "is not a regular file", "name one that holds the message"
+        elif error.errno == errno.EFBIG:
+            what, advice = "is larger than 16 MiB", "give --size for large messages"
+        raise UsageError(f"inject: {escape(name)} {what}", advice=advice) from None
     return {**options, "text": os.fsdecode(data)}
 
 
@@ -76,13 +77,13 @@ def save_file(path: str, data: bytes) -> str:
     exists or cannot be written; nothing is left of it then."""
     path = os.path.abspath(os.path.expanduser(path))
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        file = open(path, "xb", opener=partial(os.open, mode=0o600))  # noqa: SIM115  # closed below
     except FileExistsError:
         raise Refused("exists already", path=escape(path), advice="give another name") from None
     except (OSError, ValueError) as error:
         raise Refused(_reason(error), path=escape(path), advice="give another name") from None
     try:
-        with open(fd, "wb") as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -397,39 +398,26 @@ def _new_operation() -> str:
     return os.urandom(5).hex()
 
 
-class Operations:
+class Operations(Struct, eq=False):
     """Plans and applies changes to a target. ``target`` is its name as it is shown, ``flags`` are the options that a command
     needs to open it (``--as spool``); ``clock`` returns epoch seconds. ``copies`` receives what the journal says of
     each batch, without its items (syslog lines are limited in length). ``at_work`` returns a sentence about the
     consumers that would take messages moved to ``new``. ``retention``: seconds after which the content of the trash
     has expired, 0: never. ``redactor`` hides values in commands, records and audit trails."""
 
-    def __init__(
-        self,
-        operator: Operator,
-        target: str,
-        clock: Clock = time.time,
-        new_operation: Callable[[], str] = _new_operation,
-        *,
-        flags: Sequence[str] = (),
-        syslog: Callable[[str], None] = to_syslog,
-        copies: Callable[[str], None] | None = None,
-        at_work: Callable[[], str] | None = None,
-        retention: float = 0.0,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self._operator = operator
-        self._target = target
-        self._path = full_name(target)
-        """Name for commands, which may be typed in any directory."""
-        self._clock = clock
-        self._new_operation = new_operation
-        self._flags = tuple(flags)
-        self._syslog = syslog
-        self._copies = copies
-        self._at_work = at_work
-        self._retention = retention
-        self._redactor = redactor or Redactor()
+    operator: Operator
+    target: str
+    clock: Clock = time.time
+    new_operation: Callable[[], str] = _new_operation
+    flags: tuple[str, ...] = ()
+    syslog: Callable[[str], None] = to_syslog
+    copies: Callable[[str], None] | None = None
+    at_work: Callable[[], str] | None = None
+    retention: float = 0.0
+    redactor: Redactor = field(default_factory=Redactor)
+    _performed: set[str] = set()
+
+    __repr__ = object.__repr__  # its parts know passwords
 
     def plan(
         self,
@@ -465,16 +453,16 @@ class Operations:
         undone: Action | None = None
         if action is Action.UNDO:
             chosen["undoes"], undone = self._which(str(chosen.get("undoes") or ""), progress)
-        request = Request(action, with_defaults(action, selection), force, chosen, self._clock(), progress)
-        found = self._operator.candidates(request)
+        request = Request(action, with_defaults(action, selection), force, chosen, self.clock(), progress)
+        found = self.operator.candidates(request)
         progress.check()
-        if self._at_work is not None and action in _PUTS_BACK and found.items:
-            found = replace(found, notes=(*found.notes, self._at_work()))
-        if self._retention and action is Action.PURGE and found.items and not chosen.get("now"):
-            kept = f"The trash keeps messages for {duration(self._retention)}, then offers to delete them."
+        if self.at_work is not None and action in _PUTS_BACK and found.items:
+            found = replace(found, notes=(*found.notes, self.at_work()))
+        if self.retention and action is Action.PURGE and found.items and not chosen.get("now"):
+            kept = f"The trash keeps messages for {duration(self.retention)}, then offers to delete them."
             found = replace(found, notes=(*found.notes, kept))
         plan = Plan(
-            **asdict(found), operation=self._new_operation(), action=action, target=self._target, made_at=request.at,
+            **asdict(found), operation=self.new_operation(), action=action, target=self.target, made_at=request.at,
             selection=request.selection, force=force, command=self._command(action, request.selection, found.items, chosen),
             options=chosen, undone=undone, warnings=Counter(item.warning for item in found.items if item.warning),
         )  # fmt: skip
@@ -493,7 +481,7 @@ class Operations:
     def _command(
         self, action: Action, selection: Selection, items: Sequence[Item], options: JsonObject
     ) -> tuple[str, ...]:
-        return command_words(action, self._path, selection, items, options=self._shown(options), flags=self._flags)
+        return command_words(action, full_name(self.target), selection, items, options=self._shown(options), flags=self.flags)
 
     def apply(
         self,
@@ -507,10 +495,13 @@ class Operations:
         ``Result.notes``.
         """
         self._allowed(plan.action)
+        if plan.operation in self._performed:
+            raise Refused(f"operation {plan.operation} was performed already", path=self.target, advice="make a new plan")
+        self._performed.add(plan.operation)
         results = ResultList(plan.items)
         stopped, ended = False, "stopped"
         notes: list[str] = []
-        batches = self._operator.perform(plan, stop or (lambda: False))
+        batches = self.operator.perform(plan, stop or (lambda: False))
         try:
             shown = self._shown(plan.options).items()
             options = {name: escape(one[:200]) if isinstance(one, str) else one for name, one in shown}
@@ -548,11 +539,11 @@ class Operations:
             operation=plan.operation,
             action=plan.action,
             target=plan.target,
-            finished_at=self._clock(),
+            finished_at=self.clock(),
             items=results,
             stopped=stopped or untried > 0,
             untried=untried,
-            undo=undo_words(self._path, plan.operation, self._flags) if can_undo else (),
+            undo=undo_words(full_name(self.target), plan.operation, self.flags) if can_undo else (),
             notes=tuple(notes),
         )
 
@@ -561,14 +552,14 @@ class Operations:
     ) -> list[OperationRecord]:
         """Returns the operations on this target whose id ``begins`` so, newest first, ``most`` of them. Raises ``Stopped`` if
         ``stop`` returns True."""
-        return self._operator.operations(Progress(stop), begins=begins, most=most)
+        return self.operator.operations(Progress(stop), begins=begins, most=most)
 
     def audited(self, operation: str) -> AuditTrail:
         """Returns the audit trail of ``operation``, a complete id. Raises ``Unreadable``."""
-        trail = self._operator.trail(operation)
-        if not self._redactor:
+        trail = self.operator.trail(operation)
+        if not self.redactor:
             return trail
-        text = self._redactor.text  # also in lines that were written before the setting was made
+        text = self.redactor.text  # also in lines that were written before the setting was made
 
         def hidden(line: AuditLine) -> AuditLine:
             results = tuple(one._replace(reason=text(one.reason)) for one in line.results)
@@ -577,45 +568,45 @@ class Operations:
         return replace(trail, lines=tuple(map(hidden, trail.lines)))
 
     def close(self) -> None:
-        self._operator.close()
+        self.operator.close()
 
     def _copy(self, plan: Plan, event: str, batch: Results = (), **more: Json) -> None:
         """Sends a copy of what the journal says of a batch, without its items, and with ``more`` members."""
-        if self._copies is None:
+        if self.copies is None:
             return
         head: dict[str, Json] = {
-            "schema": 1, "time": self._clock(), "event": event, "operation": plan.operation, "action": str(plan.action),
+            "schema": 1, "time": self.clock(), "event": event, "operation": plan.operation, "action": str(plan.action),
             "target": escape(full_name(plan.target)), "force": plan.force, **to_builtins(Actor.here()), "count": plan.count,
         }  # fmt: skip
         counts = _counts(batch) if event == "after" else {}
-        self._copies(json.dumps({**head, **more, **counts}, separators=(",", ":")))
+        self.copies(json.dumps({**head, **more, **counts}, separators=(",", ":")))
 
     def _warn(self, plan: Plan, reasons: set[str], notes: list[str]) -> None:
         """Notes what was done without a line in the journal, also in the system log."""
         for words in reasons.difference(notes, ("",)):
             notes.append(words)
-            self._syslog(f"uid {os.geteuid()}: {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}")
+            self.syslog(f"uid {os.geteuid()}: {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}")
 
     def _shown(self, options: JsonObject) -> JsonObject:
         """Returns ``options`` as they may be shown and logged."""
         source = options.get("source")
         hidden = dict(options)
         if isinstance(text := options.get("text"), str):
-            hidden["text"] = self._redactor.text(text)
+            hidden["text"] = self.redactor.text(text)
         for name in {"value", "highest"} & set(options):
-            hidden[name] = self._redactor.section(source if isinstance(source, str) else "", options[name])
+            hidden[name] = self.redactor.section(source if isinstance(source, str) else "", options[name])
         return hidden
 
     def _allowed(self, action: Action) -> None:
-        reason = self._operator.why_not(action)
+        reason = self.operator.why_not(action)
         if reason is not None:
-            raise Refused(f"{action}: {reason}", path=self._target)
+            raise Refused(f"{action}: {reason}", path=self.target)
 
     def _which(self, asked: str, progress: Progress) -> tuple[str, Action]:
         """Returns the only operation whose id begins with ``asked``, and its action."""
         if not asked:
             raise UsageError("undo: which operation?", advice="spooltop ops lists them")
-        found = {record.operation: record.action for record in self._operator.operations(progress, begins=asked)}
+        found = {record.operation: record.action for record in self.operator.operations(progress, begins=asked)}
         if asked in found:
             return asked, found[asked]
         if len(found) == 1:

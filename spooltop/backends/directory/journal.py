@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 from msgspec import Struct
 
@@ -70,8 +70,7 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
                 target and _place(Place, (target[0], to_name, target[1])), ino,
             )  # fmt: skip
 
-    def check(self) -> None:
-        """Raises ``ValueError`` for what is no run."""
+    def __post_init__(self) -> None:
         if {self.source_folder, self.target_folder} == {None}:
             raise ValueError("from nowhere to nowhere")
         for column in (self.inos, self.sizes, self.ctimes, self.tokens, self.to_names):
@@ -134,11 +133,6 @@ class MoveIntent(Intent, frozen=True):
                 became = to_name if run.target is not None else ""
                 yield grammar.parse(name, claimed=box not in (Box.NEW, Box.TMP)).id, name, became
 
-    def checked(self) -> Self:
-        for run in self.moves:
-            run.check()
-        return self
-
 
 class MoveOutcome(Struct, frozen=True):
     """The outcome of the move ``place`` of a batch. ``moved``: the file is at its target now, or is deleted, whatever else went
@@ -161,10 +155,6 @@ class BatchOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tried: Number
     between: tuple[Whole, Whole] | None = None
     others: list[MoveOutcome]
-
-    @property
-    def changed(self) -> bool:
-        return self.count_moved > 0
 
     @property
     def count_moved(self) -> int:
@@ -216,5 +206,5 @@ def _shortened(line: bytes) -> bytes:
     return line[: moves.start()] + b',"moves":[{%b,"names":[],"inos":0,"sizes":0,"ctimes":0,"tokens":null}]}' % folders
 
 
-MOVES = RecordType("journal", "the journal", "first", MoveIntent, BatchOutcome, ends=b"]}", shorten=_shortened)
+MOVES = RecordType("journal", "the journal", "first", MoveIntent, BatchOutcome, shorten=_shortened)
 """The record type of the journal of messages."""

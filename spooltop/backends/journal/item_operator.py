@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
+from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model import Action, Capabilities, Clock, Row, Stop, escape
 from spooltop.model.plan import (
     Actor,
@@ -82,11 +82,6 @@ _TICK = 0.2
 class StepOutcome(Protocol):
     """How a step ended, as its result line holds it."""
 
-    @property
-    def changed(self) -> bool:
-        """True if something was done."""
-        ...
-
     def each(self) -> Iterator[ItemOutcome]:
         """How each item that was reached ended."""
         ...
@@ -141,7 +136,8 @@ def outcome_of(change: Callable[[], None]) -> tuple[Outcome, str]:
 
 def changed(logged: LoggedOperation[Any, ResultT]) -> bool:
     """True if something in a step of the operation was done."""
-    return any(outcome is not None and outcome.changed for _, outcome in logged.steps.values())
+    outcomes = (outcome for _, outcome in logged.steps.values() if outcome is not None)
+    return any(one.changed for outcome in outcomes for one in outcome.each())
 
 
 class EndedStep(NamedTuple, Generic[ResultT]):
@@ -184,7 +180,6 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         self._user = user if user is not None else user_name(os.geteuid())
         self._actor = Actor.here()
         self._wait = wait
-        self._performed: set[str] = set()
 
     @abstractmethod
     def capabilities(self) -> Capabilities:
@@ -254,11 +249,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         return Account()
 
     def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
-        """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that step has
-        not begun then. All else that goes wrong is in the results."""
-        if plan.operation in self._performed:
-            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
-        self._performed.add(plan.operation)
+        """Raises ``AuditFailed`` where the log cannot be written: that step has not begun then. All else that goes wrong is in
+        the results."""
         at_once = self._at_once(plan)
         place = 0
         try:

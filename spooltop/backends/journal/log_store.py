@@ -18,6 +18,8 @@ from functools import partial
 from os import stat_result
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from spooltop.engine.atomic import discard, drafts_of, drop_drafts, make_file, publish_new
 from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
@@ -229,7 +231,7 @@ _LONGEST = 64 << 20
 """Bytes of a line; what is longer is none of ours, and nothing before it is read."""
 
 
-class LogLines:
+class LogLines(Struct):
     """The lines of the log ``name`` in an open directory, newest first, without their newlines; empty ones are left out.
     ``folder`` opens it, as None if there is no such directory. ``latest``: only the newest so many parts are read.
 
@@ -238,15 +240,12 @@ class LogLines:
     read.
     """
 
-    def __init__(
-        self, files: LogFiles, folder: Callable[[], AbstractContextManager[int | None]], name: str, *, latest: int | None = None
-    ) -> None:
-        self._files = files
-        self._folder = folder
-        self._name = name
-        self._latest = latest
-        self.torn = False
-        self.unread = 0
+    _files: LogFiles
+    _folder: Callable[[], AbstractContextManager[int | None]]
+    _name: str
+    _latest: int | None = None
+    torn: bool = False
+    unread: int = 0
 
     def __iter__(self) -> Generator[bytes, None, None]:
         left, self.torn, self.unread = self._files.read_at_most, False, 0
@@ -388,37 +387,33 @@ class LogPlace(Protocol):
         ...
 
 
-class LogStore:
+class LogStore(Struct):
     """The logs of the target at ``path`` as one user keeps them. Each has a file name, such as ``journal.jsonl``. ``opening``
     opens the directory that has them, for each call. A target without one, and a queue of somebody else on which root works, has
     them in a directory of its own below ``state_dir``."""
 
-    def __init__(
-        self, path: str, files: LogFiles, *, state_dir: str | None,
-        opening: Callable[[], AbstractContextManager[LogPlace | None]] = nullcontext,
-    ) -> None:  # fmt: skip
-        self.path = path
-        self._files = files
-        self._state_dir = state_dir
-        self._opening = opening
+    path: str
+    files: LogFiles
+    state_dir: str | None
+    opening: Callable[[], AbstractContextManager[LogPlace | None]] = nullcontext
 
     @classmethod
     def beside(cls, dirs: LogPlace, files: LogFiles, state_dir: str = STATE_DIR) -> LogStore:
         """The logs of an open queue."""
-        return cls(dirs.path, files, state_dir=state_dir, opening=lambda: nullcontext(dirs))
+        return cls(dirs.path, files, state_dir, lambda: nullcontext(dirs))
 
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
         ``sync`` is off. ``following`` as for ``append_line``. Raises ``AuditFailed``."""
         path, of_queue = self.path, False
         try:
-            with self._opening() as dirs:
+            with self.opening() as dirs:
                 own, of_queue = _own(dirs), dirs is not None
                 path = self._path_of(own)
                 with self._folder(own, create=True) as folder:
                     assert folder is not None  # create=True makes it or raises
-                    like = self._files.fstat(folder) if own is None else own.owner_model
-                    append_line(self._files, folder, name, line, like, sync=sync, following=following)
+                    like = self.files.fstat(folder) if own is None else own.owner_model
+                    append_line(self.files, folder, name, line, like, sync=sync, following=following)
         except OSError as error:
             # Else it is another disk: no change of the queue frees it.
             kind = AuditFull if of_queue and error.errno in FULL else AuditFailed
@@ -428,19 +423,19 @@ class LogStore:
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
         each. Raises ``OSError`` where the directory cannot be opened."""
-        with self._opening() as dirs:
+        with self.opening() as dirs:
             own = _own(dirs)
             for place in (own,) if own is dirs else (own, dirs):
-                if place is not None or self._state_dir is not None:
-                    lines = LogLines(self._files, partial(self._folder, place), name, latest=latest)
+                if place is not None or self.state_dir is not None:
+                    lines = LogLines(self.files, partial(self._folder, place), name, latest)
                     yield StoredLog(lines, self._path_of(place), trusted=place is own)
 
     def _path_of(self, place: LogPlace | None) -> str:
         if place is not None:
             return self.path
-        if self._state_dir is None:
+        if self.state_dir is None:
             raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
-        return state_of(self._state_dir, self.path)
+        return state_of(self.state_dir, self.path)
 
     @contextmanager
     def _folder(self, place: LogPlace | None, *, create: bool = False) -> Iterator[int | None]:
@@ -450,15 +445,15 @@ class LogStore:
             return
         path, fd = self._path_of(None), None
         try:
-            fd = open_path(self._files, path) if create else self._files.open_dir(path, follow=True)
+            fd = open_path(self.files, path) if create else self.files.open_dir(path, follow=True)
         except FileNotFoundError:
             if create:
                 raise
         if fd is None:
             yield None
             return
-        with closing_fd(self._files, fd):
-            own_status(self._files, fd, path)
+        with closing_fd(self.files, fd):
+            own_status(self.files, fd, path)
             yield fd
 
 

@@ -127,9 +127,8 @@ class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
     names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one.
     ``intent`` and ``result`` are the types of its records, in which that member is called ``step``; ``actions`` are those of its
-    intents, empty for all. ``ends``: a line that begins as ``encode`` writes it and ends so is whole and is passed over without
-    being parsed; "": none is. ``shorten`` leaves out of the lines of a step that has a result what the list of operations does
-    not need. ``raw`` are members that are JSON of others: in all else names are escaped."""
+    intents, empty for all. ``shorten`` leaves out of the intent of a step that has a result what the list of operations does not
+    need. ``raw`` are members that are JSON of others: in all else names are escaped."""
 
     name: str
     what: str
@@ -138,7 +137,6 @@ class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     result: type[ResultT]
     actions: tuple[Action, ...] = ()
     raw: frozenset[str] = frozenset()
-    ends: bytes = b""
     shorten: Callable[[bytes], bytes] = bytes
 
 
@@ -195,29 +193,30 @@ HEAD_AT_MOST = 4096
 
 @cache
 def _head(step: str) -> re.Pattern[bytes]:
-    """Matches the beginning of a line as it is encoded: its type, operation and step."""
+    """Matches the beginning of an intent as it is encoded: its operation and step."""
     number = f'"{step}":([0-9]{{1,9}}),' if step else "()"
-    head = r'\{"schema":1,"line":"(intent|result)","operation":"([0-9A-Za-z][0-9A-Za-z._-]{0,63})",(?:"action":"[a-z-]{1,20}",)?'
-    return re.compile((head + number).encode())
+    return re.compile(_INTENT.replace(b"{", rb"\{") + rf'"operation":"([0-9A-Za-z][0-9A-Za-z._-]{{0,63}})",{number}'.encode())
 
 
 def encode_intent(intent: Intent, kind: RecordType[Any, Any]) -> bytes:
     """The intent line."""
     members: dict[str, Json] = to_builtins(intent)
-    operation, step = members.pop("operation"), members.pop("step")
-    first = {name: members.pop(name) for name in ("action", "time", "user", "by", "undoes", "count", "force")}
-    return _encode("intent", operation, step, {**first, **members}, kind)
+    head = {name: members.pop(name) for name in Intent.__struct_encode_fields__}
+    return _encode("intent", head | members, kind)
 
 
 def encode_result(intent: Intent, result: object, kind: RecordType[Any, Any], at: float) -> bytes:
     """The result line of the step that ``intent`` announced, with the members of the struct ``result``."""
-    return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result, str_keys=True)}, kind)
+    head: JsonObject = {"operation": intent.operation, "step": intent.step, "time": at}
+    return _encode("result", {**head, **to_builtins(result, str_keys=True)}, kind)
 
 
-def _encode(line: str, operation: Json, step: Json, members: JsonObject, kind: RecordType[Any, Any]) -> bytes:
-    head: dict[str, Json] = {"schema": 1, "line": line, "operation": operation, **({kind.step: step} if kind.step else {})}
-    shown = {name: value if name in kind.raw else _mapped(value, escape) for name, value in members.items()}
-    return json.dumps({**head, **shown}, separators=(",", ":")).encode() + b"\n"
+def _encode(line: str, members: JsonObject, kind: RecordType[Any, Any]) -> bytes:
+    shown: dict[str, Json] = {"schema": 1, "line": line}
+    for name, value in members.items():
+        if member := kind.step if name == "step" else name:
+            shown[member] = value if name in kind.raw else _mapped(value, escape)
+    return json.dumps(shown, separators=(",", ":")).encode() + b"\n"
 
 
 def check_sizes(*numbers: int) -> None:
@@ -266,21 +265,13 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepRes
     return intent
 
 
-def step_of(line: bytes, kind: RecordType[Any, Any]) -> tuple[bool, str, int]:
-    """Tells if a line is a result, its operation and the number of its step. Raises ``ValueError`` as ``decode`` does."""
-    if kind.ends and line.endswith(kind.ends) and (found := _head(kind.step).match(line)) is not None:
-        return found[1] == b"result", found[2].decode(), int(found[3] or 0)
+def step_of(line: bytes, kind: RecordType[IntentT, ResultT]) -> tuple[str, int, StepResult[ResultT] | None]:
+    """Tells the operation of a line, the number of its step, and its record if it is a result: an intent may be long. Raises
+    ``ValueError`` as ``decode`` does."""
+    if line.endswith(b"}") and (found := _head(kind.step).match(line)) is not None:
+        return found[1].decode(), int(found[2] or 0), None
     record = decode(kind.shorten(line), kind)
-    return isinstance(record, StepResult), record.operation, record.step
-
-
-def _undoes(line: bytes, kind: RecordType[Any, Any]) -> str:
-    """The operation that an intent undoes, "" if it undoes none. Raises ``ValueError`` as ``decode`` does."""
-    found = _UNDOES.search(line, 0, HEAD_AT_MOST)
-    if found is None:
-        intent = decode(line, kind)
-        return "" if isinstance(intent, StepResult) else intent.undoes or ""
-    return (found[1] or b"").decode()
+    return record.operation, record.step, record if isinstance(record, StepResult) else None
 
 
 def gather(
@@ -296,33 +287,25 @@ def gather(
     its intent counts for nothing. ``begins``: only operations whose id begins so and those that undo one; if it is a whole id,
     nothing before that operation is read. ``most``: nothing before the newest so many operations is read."""
     found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
-    results: dict[tuple[str, int], bytes] = {}
+    results: dict[tuple[str, int], StepResult[ResultT]] = {}
     begun: set[str] = set()
     bad: list[str] = []
     for line in lines:
         try:
-            is_result, operation, step = step_of(line, kind)
-            if is_result:
-                results[operation, step] = kind.shorten(line)
+            operation, step, ended = step_of(line, kind)
+            if ended is not None:
+                results[operation, step] = ended
                 continue
-            encoded = results.pop((operation, step), None)
-            if not operation.startswith(begins) and not _undoes(line, kind).startswith(begins):
+            result = results.pop((operation, step), None)
+            undoes = None if operation.startswith(begins) else _UNDOES.search(line, 0, HEAD_AT_MOST)
+            if undoes is not None and not (undoes[1] or b"").decode().startswith(begins):
                 continue
-            intent = decode(line if encoded is None else kind.shorten(line), kind)
+            intent = decode(line if result is None else kind.shorten(line), kind)
             if isinstance(intent, StepResult) or (intent.operation, intent.step) != (operation, step):
                 raise ValueError("a member twice")  # of which step_of reads the first, and decode the last
         except (ValueError, RecursionError) as error:
             bad.append(str(error))
             continue
-        result: StepResult[ResultT] | None = None
-        if encoded is not None:
-            try:
-                record = decode(encoded, kind)
-                if not isinstance(record, StepResult) or record[:2] != (operation, step):
-                    raise ValueError("a member twice")
-                result = record
-            except (ValueError, RecursionError) as error:
-                bad.append(str(error))
         logged = found.setdefault(operation, LoggedOperation(intent, trusted))
         logged.first = intent
         _, later = logged.steps.get(step, (None, None))
@@ -340,10 +323,10 @@ def unfinished(lines: Iterable[bytes], kind: RecordType[Any, Any]) -> list[bytes
     waiting: dict[tuple[str, int], bytes] = {}
     for line in lines:
         try:
-            is_result, operation, step = step_of(line, kind)
+            operation, step, record = step_of(line, kind)
         except (ValueError, RecursionError):
             continue  # what is no line begins nothing
-        if is_result:
+        if record is not None:
             ended.add((operation, step))
             waiting.pop((operation, step), None)
         elif (operation, step) not in ended:

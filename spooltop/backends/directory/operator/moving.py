@@ -8,8 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby, islice
-from json.encoder import encode_basestring_ascii as quoted
-from operator import itemgetter
 from stat import S_ISREG
 from time import time_ns
 from typing import Any, NamedTuple
@@ -30,7 +28,7 @@ from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .planning import Group, Message, Way
+from .planning import Message
 from .rules import FORCEABLE
 
 # The messages of one step of an operation, in runs that go from one folder into one.
@@ -38,10 +36,10 @@ from .rules import FORCEABLE
 class Run(NamedTuple):
     """Moves out of one folder into one. Where ``to_box`` is None the messages are deleted.
 
-    ``given`` is the metadata of their pins, ``was`` that of messages that had been set aside; ``own_metadata``: each may have a
-    file of them beside it. ``elsewhere``: why the messages go not where the action says. ``meta`` goes beside a message that is
-    set aside: a JSON object still open, the name to come. ``gone`` says what it means that a message is not there. ``alone``:
-    nobody else moves anything to that target, its folder is this operation's own.
+    ``elsewhere``: why the messages go not where the action says. ``was`` is the metadata of messages that had been set aside;
+    ``own_metadata``: each may have a file of them beside it. ``meta`` goes beside a message that is set aside. ``gone`` says what
+    it means that a message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's
+    own.
     """
 
     box: Box
@@ -49,15 +47,14 @@ class Run(NamedTuple):
     folder_id: tuple[int, int]
     to_box: Box | None
     to_folder: str
-    given: JsonObject | None
     elsewhere: str
-    was: JsonObject | None = None
-    own_metadata: bool = False
-    moves: Sequence[Message] = ()
-    forced: bool = False
-    meta: str = ""
-    gone: str = ""
-    alone: bool = False
+    was: JsonObject | None
+    own_metadata: bool
+    moves: Sequence[Message]
+    forced: bool
+    meta: JsonObject
+    gone: str
+    alone: bool
 
     @property
     def held_by_a_lock(self) -> bool:
@@ -102,39 +99,30 @@ def runs_of(
 ) -> Iterator[Run]:
     """The moves of a batch in their order. ``at`` is the time in epoch seconds. ``many``: the names of the metadata in a folder
     are listed once, rather than asked for with each message."""
-    known: dict[tuple[Group, Way], Run] = {}
-
-    def common(message: Message) -> Run:
-        way, group = message.way, message.group
-        found = known.get((group, way))
-        if found is None:
-            elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
-            to_folder = way.folder if way.folder is not None else plan.operation if way.box in ASIDE else ""
-            found = Run(group.box, group.folder, group.folder_id, way.box, to_folder, way.meta, elsewhere)
-            known[group, way] = found
-        if group.box in ASIDE:
-            was, own = _metadata_beside(folders, message, read=not plan.deletes, many=many)
-            return found._replace(was=was, own_metadata=own)
-        return found
+    def route(message: Message) -> tuple[Any, ...]:
+        group, way = message.group, message.way
+        elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
+        to_folder = way.folder if way.folder is not None else plan.operation if way.box in ASIDE else ""
+        aside = group.box in ASIDE
+        beside = _metadata_beside(folders, message, read=not plan.deletes, many=many) if aside else (None, False)
+        return group.box, group.folder, group.folder_id, way.box, to_folder, elsewhere, *beside, way.meta
 
     undo, forced = plan.action is Action.UNDO, plan.force and plan.action in FORCEABLE
     reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
-    for alike, part in groupby(zip(map(common, messages), messages, strict=True), itemgetter(0)):
-        said: dict[str, Json] = {
-            "origin": alike.box.value, "reason": reason, "at": at, "who": user, "operation": plan.operation
-        }  # fmt: skip
-        if alike.elsewhere:
-            said["reason"] = f"{alike.elsewhere}, by {user}"
-        elif alike.was is not None and alike.to_folder:
+    for (box, folder, folder_id, to_box, to_folder, elsewhere, was, own, given), part in groupby(messages, route):
+        said: dict[str, Json] = {"origin": box.value, "reason": reason, "at": at, "who": user, "operation": plan.operation}
+        if elsewhere:
+            said["reason"] = f"{elsewhere}, by {user}"
+        elif was is not None and to_folder:
             # Where it had been set aside, and why, is kept for the day when it goes back there.
-            said["was"] = {name: value for name, value in alike.was.items() if name != "was"}
-        if alike.box is Box.NEW:
+            said["was"] = {name: value for name, value in was.items() if name != "was"}
+        if box is Box.NEW:
             gone = "already claimed by a consumer" if undo else "claimed or moved meanwhile"
         else:
             gone = "gone" if undo else "acknowledged or moved meanwhile"
-        yield alike._replace(
-            moves=[one for _, one in part], forced=forced,
-            meta=json.dumps(alike.given or said)[:-1], gone=gone, alone=alike.to_folder == plan.operation,
+        yield Run(
+            box, folder, folder_id, to_box, to_folder, elsewhere, was, own, list(part), forced, given or said, gone,
+            to_folder == plan.operation,
         )  # fmt: skip
 
 
@@ -158,17 +146,16 @@ def describe(error: OSError) -> str:
 
 # Syncs the folders that the moves of an operation have changed, as few of them as the file system allows.
 
-class ChangedFolders:
+class ChangedFolders(Struct):
     """The changed folders of one operation. No method raises ``OSError``: ``take_problem`` returns the first error."""
 
-    def __init__(self, dirs: SpoolDirs, lookup: NameLookup) -> None:
-        self._dirs = dirs
-        self._lookup = lookup
-        self._folders: dict[Folder, bool] = {}
-        """The folders in the order of the last change, and whether each was a target."""
-        self._emptied: set[str] = set()
-        self._problem = ""
-        self._claims_synced = False
+    _dirs: SpoolDirs
+    _lookup: NameLookup
+    _folders: dict[Folder, bool] = {}
+    """The folders in the order of the last change, and whether each was a target."""
+    _emptied: set[str] = set()
+    _problem: str = ""
+    _claims_synced: bool = False
 
     def note(self, source: Folder, to: Folder | None) -> None:
         """Notes moves from ``source`` into ``to``; None: deletions."""
@@ -235,26 +222,29 @@ _SAME_TIME = 600.0
 
 
 class _Common(NamedTuple):
-    """The common metadata beside a folder: its inode, its text and the parsed text. ``_NOTHING`` equals no metadata."""
+    """The common metadata beside a folder, and the inode of their file. ``_NOTHING`` equals no metadata."""
 
     inode: int
-    words: str
     said: JsonObject
 
 
-_NOTHING = _Common(0, "", {})
+_NOTHING = _Common(0, {})
+
+
+def _encoded(said: JsonObject) -> bytes:
+    return json.dumps(said).encode() + b"\n"
 
 
 class MetaWriter:
-    """Writes the metadata of one operation. They are given by the descriptor of the folder and their text, a JSON object still
-    open. The common part of a large operation lies beside the folders called ``shared``, which are its own; "": there is none."""
+    """Writes the metadata of one operation. The common part of a large operation lies beside the folders called ``shared``, which
+    are its own; "": there is none."""
 
     def __init__(self, dirs: SpoolDirs, shared: str) -> None:
         self._dirs = dirs
         self._files = dirs.files
         self._shared = shared
         self._lookup = NameLookup(dirs.files)
-        self._meta_names: dict[tuple[int, str], str] = {}
+        self._meta_names: dict[tuple[int, bytes], str] = {}
         self._common: dict[Box, _Common] = {}
         self._relied_on: set[Box] = set()
 
@@ -269,19 +259,18 @@ class MetaWriter:
             above, common = self._dirs.private_dir(box.value), self._common[box]
             gone = above is None or self._lookup.there(set_aside.meta_name(self._shared), above) is False
             if gone and common.said:
-                self._common[box] = common._replace(inode=self._write_common(box, common.words))
+                self._common[box] = self._write_common(box, common.said)
         self._relied_on.clear()
 
-    def covers(self, box: Box, words: str) -> bool:
-        """True where ``words`` are the common metadata in ``box`` for all messages of this operation that have none of their own.
+    def covers(self, box: Box, said: JsonObject) -> bool:
+        """True where ``said`` are the common metadata in ``box`` for all messages of this operation that have none of their own.
         The first ones asked for are written there. Never raises ``OSError``: an error shows where each message gets its own."""
         if not self._shared:
             return False
-        said: dict[str, Json] = json.loads(f"{words}}}")
         common = self._common.get(box)
         try:
             if common is None or (common.said and self._lies_there(box) is None):
-                common = _Common(self._write_common(box, words), words, said)
+                common = self._write_common(box, said)
             elif common.said and self._lies_there(box) != common.inode:
                 common = _NOTHING  # somebody else's
         except OSError:
@@ -300,33 +289,31 @@ class MetaWriter:
         above = self._dirs.private_dir(box.value)
         return None if above is None else self._lookup.inode(set_aside.meta_name(self._shared), above)
 
-    def _write_common(self, box: Box, words: str) -> int:
-        """Writes common metadata and gives their inode. They survive power loss when this returns, as they count for all the
+    def _write_common(self, box: Box, said: JsonObject) -> _Common:
+        """Writes common metadata. They survive power loss when this returns, as they count for all the
         messages. Raises ``OSError``, and leaves nothing then."""
         above = self._dirs.private_dir(box.value, create=True)
         assert above is not None  # create=True makes it or raises
         name = set_aside.meta_name(self._shared)
-        inode = write_new(self._files, above, name, f"{words}}}\n".encode(), self._dirs.owner_model)
+        inode = write_new(self._files, above, name, _encoded(said), self._dirs.owner_model)
         try:
             self._files.sync_dir(above)
         except OSError:
             self.drop(self._shared, above)
             raise
-        return inode
+        return _Common(inode, said)
 
-    def write(self, name: str, meta: tuple[int, str]) -> None:
-        """Writes the metadata of one message, or links equal ones of another: a third of the time of a file. Raises ``OSError``,
-        and leaves nothing then."""
-        folder, words = meta
-        meta_name = set_aside.meta_name(name)
+    def write(self, name: str, folder: int, said: JsonObject) -> None:
+        """Writes the metadata of one message in an open folder, or links equal ones of another: a third of the time of a file.
+        Raises ``OSError``, and leaves nothing then."""
+        meta_name, like = set_aside.meta_name(name), self._dirs.owner_model
         shared = name in meta_name  # else the name is too long to stand there, and stands inside
-        if shared and (before := self._meta_names.get(meta)) is not None:
+        data = _encoded(said if shared else {**said, "name": name})
+        if shared and (before := self._meta_names.get((folder, data))) is not None:
             # Writing them shows what is wrong: no links here, too many of them, or that one is gone.
             with suppress(OSError):
                 self._files.link(before, folder, meta_name, folder)
                 return
-        inside = "" if shared else f', "name": {quoted(name)}'
-        data, like = f"{words}{inside}}}\n".encode(), self._dirs.owner_model
         try:
             write_new(self._files, folder, meta_name, data, like, durable=False)
         except FileExistsError:
@@ -335,7 +322,7 @@ class MetaWriter:
             self._files.unlink(meta_name, folder)  # left by one that was cut off
             write_new(self._files, folder, meta_name, data, like, durable=False)
         if shared:
-            self._meta_names[meta] = meta_name
+            self._meta_names[folder, data] = meta_name
 
     def drop(self, name: str, folder: int) -> None:
         try:
@@ -755,8 +742,8 @@ class Mover:
             self._files.sync_dir(to.fd)
             self._files.unlink(message.name, source.fd)
         else:
-            meta, ino = (to.fd, run.meta), message.st_ino
-            self._metas.write(message.to_name, meta)
+            ino = message.st_ino
+            self._metas.write(message.to_name, to.fd, run.meta)
             try:
                 self._files.move(message.name, source.fd, message.to_name, to.fd, ino if run.alone else None)
             except OSError:

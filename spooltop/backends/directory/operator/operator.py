@@ -15,11 +15,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.engine import names, presence
-from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
-from spooltop.errors import Unreadable, UsageError
+from spooltop.errors import PutUnknown, Unreadable, UsageError
 from spooltop.model import LIVE, Action, Box, Capabilities, JsonObject, Operator, Row, Stop, Verdict, escape, program
 from spooltop.model.plan import (
     BATCH,
@@ -344,7 +342,6 @@ class SpoolOpener(Struct, kw_only=True):
     wait: Callable[[float], None] = time.sleep
     state_dir: str = STATE_DIR
     user: str | None = None
-    performed: set[str] = field(default_factory=set)
     repaired: bool = False
     watched_tmp: bool = False
     read_only: str | None = None
@@ -375,7 +372,6 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
         super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait)
         self._of = of
         self._dirs = dirs
-        self._performed = of.performed
         self._mover: Mover | None = None
         self._runs: list[Run] = []
 
@@ -544,21 +540,15 @@ def put_messages(
 def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome:
     """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
     ``tmp``."""
-    files, like = dirs.files, dirs.owner_model
+    from spooltop.engine.producer import TmpWriter  # few need it
+
+    ino = 0
     try:
-        tmp, new = dirs.box(Box.TMP), dirs.box(Box.NEW)
-        ino = write_new(files, tmp, name, data, like, like.st_mode & 0o664, locked=True)
+        writer = TmpWriter(dirs)
+        ino = writer.write(name, data, True, False) or 0
+        writer.deliver(name, ino, keep=False)
+    except PutUnknown as error:
+        return MoveOutcome(place, Outcome.FAILED, f"put, but: {error.what}", True, ino)
     except OSError as error:
         return MoveOutcome(place, Outcome.FAILED, error.strerror or str(error))
-    moved = False
-    try:
-        files.move(name, tmp, name, new, inode=ino)
-        moved = True
-        return MoveOutcome(place, Outcome.DONE, "", True, ino)
-    except OSError as error:
-        moved = is_inode(files, name, new, ino, unseen=False)
-        reason = f"{'put, but: ' if moved else ''}{error.strerror or error}"
-        return MoveOutcome(place, Outcome.FAILED, reason, moved, ino if moved else 0)
-    finally:
-        if not moved:
-            discard(files, name, tmp)
+    return MoveOutcome(place, Outcome.DONE, "", True, ino)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence, Set
-from enum import StrEnum
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 from operator import attrgetter
 from stat import S_IFREG, S_ISREG
@@ -67,11 +66,17 @@ class Group(Struct, frozen=True, eq=False):
     metadata: JsonObject = {}
     goes_back: bool = False
 
+    @property
+    def proved(self) -> Verdict | None:
+        """The verdict; what is in ``cur`` and was not judged is unknown, as it may be held."""
+        return self.verdict or (Verdict.UNKNOWN if self.box is Box.CUR else None)
+
 
 class Way(Struct, frozen=True, eq=False):
     """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
     operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
-    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies."""
+    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies. ``poison``: so many consumers died
+    on them that they may be the cause."""
 
     box: Box | None
     folder: str | None = None
@@ -79,6 +84,7 @@ class Way(Struct, frozen=True, eq=False):
     name: str = ""
     meta: JsonObject | None = None
     warning: str = ""
+    poison: bool = False
 
     @classmethod
     def to(
@@ -141,8 +147,7 @@ class Message(Item, Struct, eq=False, gc=False):
 
     @property
     def verdict(self) -> Verdict | None:
-        """What is in ``cur`` and was not judged is unknown, as it may be held."""
-        return self.group.verdict or (Verdict.UNKNOWN if self.box is Box.CUR else None)
+        return self.group.proved
 
     @property
     def warning(self) -> str:
@@ -312,24 +317,12 @@ POISON = 3
 """Attempts that ended by a death from which on the message itself may be what kills."""
 
 
-class Remark(StrEnum):
-    """A fact about the move of one message that the notes of a plan count."""
-
-    POISON = "poison"
-    FORCED = "forced"
-    FOREIGN = "foreign"
-    UNKNOWN = "unknown"
-    HELD = "held"
-    REJECTED = "rejected"
-
-
 class Decision(NamedTuple):
     """Why a message stays where it is; "" where it may go. ``forceable``: force moves it anyway, on its ``way``, which it goes
     with all others that are decided with it."""
 
     blocked_by: str
     forceable: bool
-    remarks: tuple[Remark, ...]
     way: Way
 
 
@@ -357,8 +350,9 @@ class Decider(Struct, frozen=True):
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         if row.owner is not None and row.owner.moves_to is not None:
             forced = "; ".join(filter(None, (forced, f"it may be in {escape(row.owner.moves_to)} as well")))
-        way = replace(way, warning="; ".join(filter(None, (way.warning, forced))) or poison)
-        return Decision(blocked_by or unless_forced, forceable, tuple(self._remarks(row, name, way.box, poison)), way)
+        warning = "; ".join(filter(None, (way.warning, forced))) or poison
+        way = replace(way, warning=warning, poison=bool(poison) and row.box is Box.CUR)
+        return Decision(blocked_by or unless_forced, forceable, way)
 
     def _blocked_by(self, row: Row, name: grammar.Name, found: Found, to_box: Box | None) -> tuple[str, bool]:
         kind = kind_of(found)
@@ -386,23 +380,6 @@ class Decider(Struct, frozen=True):
                 return f"{process} is running here and may be its holder: {row.evidence}", True
         return "", True
 
-    def _remarks(self, row: Row, name: grammar.Name, to_box: Box | None, poison: str) -> list[Remark]:
-        remarks = []
-        if row.verdict is Verdict.UNKNOWN or (row.verdict is None and row.box is Box.CUR):
-            remarks.append(Remark.UNKNOWN)
-        if row.box is Box.CUR:
-            if poison:
-                remarks.append(Remark.POISON)
-            if row.verdict is Verdict.ALIVE:
-                remarks.append(Remark.FORCED)
-            elif name.token is None:
-                remarks.append(Remark.FOREIGN)
-        if self.action is Action.REQUEUE and to_box is Box.HELD:
-            remarks.append(Remark.HELD)
-        elif self.action is Action.REQUEUE and to_box is Box.REJECTED:
-            remarks.append(Remark.REJECTED)
-        return remarks
-
 
 def _held_by(row: Row) -> str:
     """The holder and the evidence that it is running; the evidence alone where it names the holder."""
@@ -421,21 +398,26 @@ def _poison(row: Row) -> str:
 # Notes of a plan: sentences for the person who decides, made from counts.
 
 def notes_of(
-    action: Action, box: Box | None, items: int, disk_bytes: int, without_age: int, remarks: Counter[Remark], *,
+    action: Action, box: Box | None, items: Sequence[Message], ways: Mapping[tuple[Group, Way], int], without_age: int, *,
     deletes: bool,
 ) -> tuple[str, ...]:  # fmt: skip
-    """The notes of a plan. ``box`` is the one that was selected, ``items`` is the number of messages that go, ``deletes``: they
-    are deleted. ``disk_bytes`` is the space that they take on the disk, ``without_age`` is the number of messages that were left
-    out because their age is not known."""
-    forced, foreign, unknown = remarks[Remark.FORCED], remarks[Remark.FOREIGN], remarks[Remark.UNKNOWN]
-    held, rejected = remarks[Remark.HELD], remarks[Remark.REJECTED]
+    """The notes of a plan. ``box`` is the one that was selected, ``items`` are the messages that go, and ``ways`` counts them by
+    group and way; ``deletes``: they are deleted. ``without_age`` is the number of messages that were left out because their age
+    is not known."""
+    claims = [(group, many) for (group, _), many in ways.items() if group.box is Box.CUR]
+    forced = sum(many for group, many in claims if group.verdict is Verdict.ALIVE)
+    foreign = sum(many for group, many in claims if group.verdict is not Verdict.ALIVE and group.token is None)
+    unknown = sum(many for (group, _), many in ways.items() if group.proved is Verdict.UNKNOWN)
+    aside = [(way.box, many) for (_, way), many in ways.items() if action is Action.REQUEUE]
+    held, rejected = (sum(many for box, many in aside if box is to) for to in (Box.HELD, Box.REJECTED))
+    freed = size(sum(one.st_blocks for one in items) * 512)
     consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
     who = "writer" if box is Box.TMP else "holder"
     notes = [
         (forced, f"{forced} held by running consumers: {consequence}; the holder's ack will fail with ClaimLost."),
         (foreign, f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof."),
         (unknown, f"{unknown} unknown: no evidence here shows whether the {who} is running."),
-        (items and deletes, f"Frees {size(disk_bytes)} of disk space. This cannot be undone."),
+        (items and deletes, f"Frees {freed} of disk space. This cannot be undone."),
         (items and not deletes and action is Action.PURGE,
          "Moving to the trash frees no disk space; undo moves the messages back."),
         (items and action is Action.HOLD, "Consumers do not take held messages until they are released."),
@@ -715,8 +697,6 @@ def find_candidates(
     decider = Decider(dirs.path, action, by_now, bool(request.options.get("hold_poison")), same_ids, half_moved, process_here)
     items: list[Message] = []
     refused: list[Refusal] = []
-    remarks: Counter[Remark] = Counter()
-    disk_bytes = 0
     any_same = bool(same_ids)
     decided: dict[Hashable, Decision] = {}
     for chunk in selected:
@@ -740,17 +720,15 @@ def find_candidates(
                 decision = decider.decide(message)
                 refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))
                 continue
-            if decision.remarks:
-                remarks.update(decision.remarks)
-            disk_bytes += message.st_blocks * 512
             message.way = decision.way
             items.append(message)
         progress.found(items)
     refused += selected.refused
-    box, without_age = selection.box, selected.without_age
-    notes = notes_of(action, box, len(items), disk_bytes, without_age, remarks, deletes=rule.target is None or by_now)
+    ways, deletes = Counter((one.group, one.way) for one in items), rule.target is None or by_now
+    notes = notes_of(action, selection.box, items, ways, selected.without_age, deletes=deletes)
     notes += tuple(f"{error.what}: its messages are not in this plan." for error in selected.unread)
-    return Candidates(items, refused, notes, selected.missing, remarks[Remark.POISON])
+    poison = sum(many for (_, way), many in ways.items() if way.poison)
+    return Candidates(items, refused, notes, selected.missing, poison)
 
 
 def _kind(message: Message) -> Hashable:

@@ -131,11 +131,6 @@ class LayoutOutcome(Struct, frozen=True):
         if any(place >= self.tried for place in self.others):
             raise ValueError("an outcome of nothing")
 
-    @property
-    def changed(self) -> bool:
-        """True if a message was changed."""
-        return self.tried > sum(one.outcome is not Outcome.DONE for one in self.others.values())
-
     def each(self) -> Iterator[ItemOutcome]:
         return map(self.at, range(self.tried))
 

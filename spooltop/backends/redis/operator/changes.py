@@ -158,12 +158,6 @@ class BatchChanged(Struct, frozen=True):
 
     outcomes: tuple[Changed, ...]
 
-    @property
-    def changed(self) -> bool:
-        """True if one of them was made."""
-        return any(one.outcome is Outcome.DONE for one in self.outcomes)
-
-
     def each(self) -> Iterator[ItemOutcome]:
         return (ItemOutcome(one.outcome, one.reason) for one in self.outcomes)
 
