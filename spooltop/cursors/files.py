@@ -700,8 +700,8 @@ def _why(number: int) -> str:
 
 # The cursor files of a target, as one look finds them.
 
-Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
-"""Gives the holders of a lock on the file with this status."""
+Holders = Callable[[os.stat_result, int], tuple[LockHolder, ...]]
+"""Gives the holders of a lock on the file with this status, or on the lock beside it in this open folder."""
 
 
 class CursorFiles:
@@ -793,7 +793,7 @@ class CursorFiles:
             if now is None:
                 return None
             versions = [replace(now, unread=0 if versions is not None else None)]
-        read = deque([replace(self._parsed(path, versions[-1], shared=shared), lock_holders=holders(found))])
+        read = deque([replace(self._parsed(path, versions[-1], shared=shared), lock_holders=holders(found, fd))])
         left = FILE_MAX
         for version in reversed(versions[:-1]):
             left -= len(version.data)

@@ -291,7 +291,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
     @contextmanager
     def _state(self) -> Iterator[CursorState]:
         with self._translate_errors(), self._folders() as folders:
-            sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
+            sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda *_: ())
             yield CursorState(sources, folders, {_real_path(one.path): one for one in sources})
 
     @contextmanager

@@ -299,6 +299,8 @@ def parse(raw: str, *, claimed: bool) -> Name:
 def enqueued_us(name: str) -> int | None:
     """The time at the beginning of a name, in µs since the epoch: 16 digits are µs, 10 digits are seconds, and mail has its
     µs in ``.M<µs>P`` (maildir(5))."""
+    if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
+        return int(name[:16])  # the usual form, without a pattern
     if not "0" <= name[:1] <= "9":
         return None
     if _MICROSECONDS.match(name):

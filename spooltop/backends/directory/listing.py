@@ -9,6 +9,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import compress, count
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from spooltop.model import query as filters
 from ..access import closed_words, user_name
 from ..row_listing import matcher
 from .scan import BoxScan, pieces, put_us
-from .storage.location import folders_dir
+from .storage.location import folders_dir, safe_name
 from .storage.rows import FORMS_AT_MOST, kind_of_file, named_like
 
 # Decides about messages in ``new`` by their names.
@@ -202,10 +203,6 @@ class ListPreview(Struct):
     _from: float = 0.0
     _to: float = 0.0
 
-    @property
-    def wanted(self) -> bool:
-        return self._progress is not None
-
     def stage(self, until: float) -> None:
         """Begins the next stage of the work, which ends at the share ``until`` of the whole."""
         self._from, self._to = self._to, until
@@ -229,8 +226,7 @@ class NameListing(Struct, eq=False, kw_only=True):
     window. ``status`` looks a name up in the box (lstat(2), None if it has gone), ``row`` makes its row. ``times`` are put times
     (µs) of names that contain none.
 
-    ``order`` is the order of all names by the column of the query, if it is known already, or afterwards, if all names were
-    ordered. A cancelled list is empty and not ``complete``.
+    The order of all names by a column is kept with the scan. A cancelled list is empty and not ``complete``.
     """
 
     query: ListQuery
@@ -241,7 +237,6 @@ class NameListing(Struct, eq=False, kw_only=True):
     now: float
     generation: int
     cancelled: Stop
-    order: Order | None
     progress: ListProgress | None
     timed: bool = False
     complete: bool = False
@@ -259,26 +254,27 @@ class NameListing(Struct, eq=False, kw_only=True):
             self.complete = self.scan.complete and not self.scan.error
 
     def _ordered(self, preview: ListPreview) -> Order | None:
-        mask = self._taken(preview)
+        key = ("order", self.query.sort.column)
+        kept: Order | None = self.scan.kept.get(key)
+        mask = self._taken(preview, 0.5 if kept is None else 1.0)
         if self.cancelled():
             return None
         preview.stage(1.0)
-        if mask is not None and self.order is not None:
-            return self.order.only(mask)
-        column = self.query.sort.column
+        if mask is not None and kept is not None:
+            return kept.only(mask)
         value: ValueOf = {
             "age": time_of(self.times), "held": time_of(self.times), "size": self._size,
             "source": lambda raw: _name_like(raw).source, "tries": lambda raw: _name_like(raw).attempts,
-        }.get(column, str)  # fmt: skip
-        gathered = 0.9 if column == "size" else 0.6  # for sizes each file is looked up
-        order = self.order or by_column(self.scan.names, value, mask, self.cancelled, preview.at, gathered)
-        if mask is None:
-            self.order = order
+        }.get(key[1], str)  # fmt: skip
+        gathered = 0.9 if key[1] == "size" else 0.6  # for sizes each file is looked up
+        order = kept or by_column(self.scan.names, value, mask, self.cancelled, preview.at, gathered)
+        if mask is None and order is not None:
+            self.scan.kept[key] = order
         return order
 
-    def _taken(self, preview: ListPreview) -> bytearray | None:
+    def _taken(self, preview: ListPreview, share: float) -> bytearray | None:
         """Returns one byte for each name, 1 if filter and selection take it; None if they take all. If cancelled, the rest is
-        0."""
+        0. ``share`` is that of the whole work."""
         query, chosen = self.query, self.query.selection
         match = matcher(query, self.now)
         if match is None:
@@ -287,7 +283,7 @@ class NameListing(Struct, eq=False, kw_only=True):
         self.timed = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
         test = name_test(query, self.now, self._of_name)
         mask = bytearray(len(self.scan.names))
-        preview.stage(0.5 if self.order is None else 1.0)
+        preview.stage(share)
         for start, piece in pieces(self.scan.names):
             if self.cancelled():
                 break
@@ -302,7 +298,7 @@ class NameListing(Struct, eq=False, kw_only=True):
                 if taken:
                     mask[place] = 1
                     found.append(raw)
-            if found and preview.wanted:
+            if found and self.progress is not None:
                 preview.take(found)
         return mask
 
@@ -324,14 +320,12 @@ class NameListing(Struct, eq=False, kw_only=True):
         return [self.row(raw, self.status(raw)) for raw in names]
 
     def find(self, key: Key) -> int | None:
-        if not isinstance(key, tuple) or len(key) != 2 or key[0] != self.query.box.value or not isinstance(key[1], str):
-            return None
-        if (place := self._shown.get(key[1])) is not None:
-            return place
-        try:
-            return self._places.index(self.scan.names.index(key[1]))
-        except ValueError:
-            return None  # not there, or the filter does not take it
+        match key:
+            case (self.query.box.value, str(name)):
+                with suppress(ValueError):  # not there, or the filter does not take it
+                    shown = self._shown.get(name)
+                    return self._places.index(self.scan.names.index(name)) if shown is None else shown
+        return None
 
     def keys(self) -> Iterator[Key]:
         return ((self.query.box.value, self.scan.names[place]) for place in self._places)
@@ -342,13 +336,11 @@ class NameListing(Struct, eq=False, kw_only=True):
 def split_key(key: Key) -> tuple[Box, str, str]:
     """Splits a key into box, folder ("" unless it was set aside or is in a staging directory) and name. Raises ``Unreadable`` if
     it is not a key of a spool."""
-    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
-        box, rest = key
-        folder, slash, name = rest.rpartition("/")
-        if box in (kind.value for kind in Box) and name not in ("", ".", "..") and "/" not in folder and folder != "..":
-            kind = Box(box)
-            if (kind is Box.TMP or (kind in ASIDE) is bool(slash)) and (not slash or folder not in ("", ".")):
-                return kind, folder, name
+    match key:
+        case (str(box), str(rest)) if box in set(Box):
+            folder, slash, name = rest.rpartition("/")
+            if safe_name(name) and (box == Box.TMP or (box in ASIDE) is bool(slash)) and (not slash or safe_name(folder)):
+                return Box(box), folder, name
     raise Unreadable("no message of this spool", advice="look again")
 
 

@@ -6,8 +6,7 @@ It writes nothing. A change event is a reason to look; the scan is the truth. Wh
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from spooltop.cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders
 from spooltop.cursors.model import CursorSource
 from spooltop.engine import counters
+from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import read_pause
 from spooltop.errors import Unreadable
@@ -28,13 +28,13 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lo
 
 from ..row_listing import RowListing
 from .events.flow import FlowMeter, MessageTracker, OperatorMoves
-from .events.watcher import ChangeWaiter, EventListener
+from .events.watcher import ChangeWaiter, EventReport, Watcher
 from .listing import NameListing, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer, TokenJudge
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, Scans, SetAsideBoxes, age_counter, irregular_rows, pieces
-from .storage.disk import OpenFolder, OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
+from .storage.disk import OpenFolder, OpenSpool, changes_unseen, disk_of, mount_of, sends_no_events, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
 from .surroundings import who_has, who_has_path
 from .world import OpenOptions, System
@@ -43,72 +43,73 @@ LOCKS_FOR = 300.0
 """Seconds for which the uses of the engine's own locks are counted."""
 
 
-class SideFiles:
-    """Lock files and cursors in the folders that a target has besides its boxes, each as (path, descriptor). ``changed`` is set
-    when a cursor file was replaced, if the options say ``watch``. ``writers`` reports who writes the cursors and is closed with
-    it."""
+class _FolderReader:
+    """Reads what a target has besides its boxes: lock files and cursors in folders, each as (path, descriptor). Is woken when a
+    cursor file was replaced, if the options say ``watch``. ``writers`` reports who writes the cursors and is closed with it."""
 
-    def __init__(
-        self, world: System, options: OpenOptions, *, writers: WriterWatch | None, changed: threading.Event
-    ) -> None:
+    def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
+        self.path = path
+        self._options = options
         self._world = world
-        self._named = options.cursor_files
-        self.writers = writers
-        handles = writers is not None
-        self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=handles) if options.watch else None
+        self._writers = writers
+        self._since = world.clock()
+        self._waiter = ChangeWaiter(world.monotonic)
+        self._cursor_watcher = (
+            CursorWatcher(self._waiter.changed, clock=world.clock, handles=writers is not None) if options.watch else None
+        )
         self._lock_files = LockFiles(world, tickets=options.layout == "tickets")
-        self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
+        self._cursor_files = CursorFiles(
+            world, writers=writers, named=options.cursor_files, watcher=self._cursor_watcher
+        )  # fmt: skip
+
+    def wake(self) -> None:
+        self._waiter.changed.set()
 
     def close(self) -> None:
-        for opened in (self._cursor_watcher, self.writers):
+        for opened in (self._cursor_watcher, self._writers):
             if opened is not None:
                 opened.close()
 
-    def locks(
+    def _locks(
         self, folders: Iterable[OpenFolder], mount: Mount | None, within: Mapping[str, tuple[str, ...]]
     ) -> tuple[Lock, ...]:
         """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
         return self._lock_files.look([(path, fd, mount) for path, fd in folders], self._world.lock_table, within)
 
-    def locks_used(self, folders: list[OpenFolder], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
+    def _locks_used(self, folders: list[OpenFolder], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
         """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
         spool."""
-        with self._opened(folders) as opened:
+        with self._cursor_folders(folders) as opened:
             since = self._world.clock() - LOCKS_FOR
             return counters.locks_used(self._world.files, counts, (fd for _, fd in opened), since=since)
 
-    def cursors(
-        self, folders: list[OpenFolder], holders: Callable[[os.stat_result], tuple[LockHolder, ...]] | None = None
-    ) -> tuple[CursorSource, ...]:
-        """Returns the cursors in the first of ``folders`` that has any, or those that were named. ``holders`` finds who holds the
-        lock of a cursor file."""
-        def lock_holders(file: os.stat_result) -> tuple[LockHolder, ...]:
-            """The holders of a lock on a cursor file, or on the lock file beside it."""
-            files = [file]
-            for _, fd in opened:
-                with suppress(OSError):  # nobody locks there
-                    files.append(os.lstat(".cursors.lock", dir_fd=fd))
-            table = self._world.lock_table()
-            lines = {line for one in files for line in table.of(one) if not line.waits}
-            return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
+    def _cursors(self, folders: list[OpenFolder]) -> tuple[CursorSource, ...]:
+        """Returns the cursors in the first of ``folders`` that has any, or those that were named."""
+        return self._cursor_files.look(folders, self._lock_holders)
 
-        with self._opened(folders) as opened:
-            return self._cursor_files.look(opened, holders or lock_holders)
+    def _lock_holders(self, file: os.stat_result, folder: int) -> tuple[LockHolder, ...]:
+        """Returns the holders of a lock on a cursor file, or on the lock file beside it in the open ``folder``."""
+        files = [file]
+        with suppress(OSError):  # nobody locks there
+            files.append(os.lstat(LOCK, dir_fd=folder))
+        table = self._world.lock_table()
+        lines = {line for one in files for line in table.of(one) if not line.waits}
+        return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
 
-    def why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[OpenFolder]) -> str | None:
+    def _why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[OpenFolder]) -> str | None:
         """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
-        with self._opened(folders) as opened:
+        with self._cursor_folders(folders) as opened:
             return cursor_rights(cursors, opened)
 
-    def holders(self, path: str, folders: list[OpenFolder]) -> Holders:
+    def _holders(self, path: str, folders: list[OpenFolder]) -> Holders:
         """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""
-        with self._opened(folders) as opened:
+        with self._cursor_folders(folders) as opened:
             return who_has_path(path, [*opened, *folders], self._world.processes)
 
     @contextmanager
-    def _opened(self, folders: list[OpenFolder]) -> Iterator[list[OpenFolder]]:
+    def _cursor_folders(self, folders: list[OpenFolder]) -> Iterator[list[OpenFolder]]:
         """Opens the folders whose cursors are shown: ``folders``, if none were named."""
-        with named_folders(self._named) as opened:
+        with named_folders(self._options.cursor_files) as opened:
             yield opened or folders
 
 
@@ -117,7 +118,7 @@ _GLANCE = 1.75
 no events."""
 
 
-class DirectoryReader:
+class DirectoryReader(_FolderReader):
     """Implements ``model.backend.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
 
     ``writers`` reports who writes the cursors and is closed with the reader. Opening raises ``UsageError`` for an invalid value
@@ -125,19 +126,15 @@ class DirectoryReader:
     """
 
     def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
-        self.path = os.path.abspath(path)
-        self._world = world
-        self._options = options
+        super().__init__(os.path.abspath(path), options, world, writers=writers)
         self._mail = options.layout == "mail"
-        self._waiter = ChangeWaiter(world.monotonic)
         self._spool = OpenSpool(self.path, world)
-        self._events = EventListener(self.path, self._waiter.changed, world, options.watch)
+        self._watcher: Watcher | None = None
         self._boxes = Boxes(world, options.least)
         self._judge = RowJudge(world, options)
         self._set_aside = SetAsideBoxes(options.retention)
         self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), OperatorMoves(world.files))
         self._tracker = MessageTracker(self._spool.has, self._set_aside)
-        self._side_files = SideFiles(world, options, writers=writers, changed=self._waiter.changed)
         self._consumers = ConsumerGatherer(world.processes, TokenJudge(world.processes, options.hosts))
         self._scans: Scans = {}
         self._judged = JudgedRows()
@@ -146,13 +143,12 @@ class DirectoryReader:
         """Changes when a list may have changed: with ``_state``."""
         self._by_name = {Box.NEW: new_row, Box.CUR: mail_row} if self._mail else {Box.NEW: new_row}
         """Boxes that are listed by name alone, because nothing in them is judged."""
-        self._since = self._taken_at = 0.0
+        self._taken_at = 0.0
         self._stamps: tuple[int, ...] = ()
         self._step = ""
 
     def see(self, *, rescan: bool = False) -> Observation:
         now = self._taken_at = self._world.clock()
-        self._since = self._since or now
         self._judge.boot_clock.look()
         self._step = "opening the directory"
         try:
@@ -160,9 +156,9 @@ class DirectoryReader:
         except OSError as problem:
             return self._unseen(now, problem)
         if reopened:
-            self._events.close()  # it listens in directories that no longer have these names
+            self._stop_listening()  # it does so in directories that no longer have these names
         mount = self._spool.mount(dirs)
-        report = self._events.take(dirs, mount)
+        report = self._take_events(dirs, mount)
         taken_at = self._world.clock()  # the events until then are counted, however long the look takes
         self._tracker.add_events(report.batches)
         self._stamps = self._boxes.stamps(dirs)
@@ -175,15 +171,12 @@ class DirectoryReader:
         self._step = "listing what is set aside"
         set_aside = self._set_aside.look(dirs, now)
         self._step = "looking at cursors and locks"
-        starting = self._events.starting(report)
-        flow = self._flow.look(
-            dirs, taken_at, report, new, scans[Box.CUR], judged.claims, starting=starting, exact=not reopened
-        )
+        flow = self._flow.look(dirs, taken_at, report, new, scans[Box.CUR], judged.claims, exact=not reopened)
         folders, opened = self._spool.folders(dirs), self._spool.boxes(dirs)
         within = {path: _locks_in(scans[box]) for box, (path, _) in opened.items()}
-        cursors = self._side_files.cursors(folders)
+        cursors = self._cursors(folders)
         capabilities = self._capabilities(dirs, cursors)
-        boxes = self._judge.box_states(scans, judged) | set_aside
+        boxes = {box: self._judge.box_state(box, scans[box], judged) for box in LIVE} | set_aside
         self._scans, self._judged = scans, replace(judged, irregular=irregular)
         numbers, errors = [scan.number for scan in scans.values()], [box.error for box in set_aside.values()]
         before = self._state
@@ -197,7 +190,7 @@ class DirectoryReader:
         with suppress(OSError):
             paused = read_pause(dirs)
         times = self._boxes.times(Box.NEW)
-        locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
+        locks_had, locks_given_up = self._locks_used(folders, counts)
         return Observation(
             target=self.path,
             layout=self._options.layout,
@@ -216,7 +209,7 @@ class DirectoryReader:
             flow=flow,
             disk=disk_of(dirs.root, mount, dirs),
             cursors=cursors,
-            locks=self._side_files.locks([*folders, *opened.values()], mount, within),
+            locks=self._locks([*folders, *opened.values()], mount, within),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
             suppressed=counters.total(counts, counters.DUPLICATE),
@@ -227,10 +220,10 @@ class DirectoryReader:
             ages=None if self._mail or new.error else new.once("ages", partial(age_counter, new, times)).ages(now),
             who=who_am_i(capabilities, read_only=self._options.read_only, dirs=dirs),
             capabilities=capabilities,
-            watch=self._events.describe(report, mount, period=self._boxes.period, since=self._since),
+            watch=self._watch(report, mount),
             clock_jumped=self._judge.boot_clock.jumped,
             generation=self._generation,
-            writers_watched=self._side_files.writers is not None,
+            writers_watched=self._writers is not None,
         )
 
     def listing(
@@ -241,15 +234,10 @@ class DirectoryReader:
         rows: list[Row] = []
         complete = False
         if (scan := self._scans.get(box)) is not None and (row := self._by_name.get(box)) is not None:
-            column = query.sort.column
-            listing = NameListing(
+            return NameListing(
                 query=query, scan=scan, status=partial(self._spool.status, box), row=row, times=self._boxes.times(box),
-                now=self._world.clock(), generation=self._generation, cancelled=cancelled,
-                order=scan.kept.get(("order", column)), progress=progress,
+                now=self._world.clock(), generation=self._generation, cancelled=cancelled, progress=progress,
             )  # fmt: skip
-            if listing.order is not None:
-                scan.kept["order", column] = listing.order
-            return listing
         if scan is not None:
             judged, all_of_it = self._judged.of(box)
             known_keys = {row.key for row in judged}
@@ -291,7 +279,7 @@ class DirectoryReader:
         dirs = self._opened()
         if isinstance(key, str):
             known = [*self._spool.folders(dirs), *self._spool.boxes(dirs).values()]
-            return self._side_files.holders(key, known)
+            return self._holders(key, known)
         return who_has(dirs, key, self._world.processes)
 
     @property
@@ -313,13 +301,36 @@ class DirectoryReader:
         """True if a directory of the spool has changed since the last look."""
         return self._spool.dirs is not None and self._boxes.stamps(self._spool.dirs) != self._stamps
 
-    def wake(self) -> None:
-        self._waiter.changed.set()
-
     def close(self) -> None:
-        self._events.close()
-        self._side_files.close()
+        self._stop_listening()
+        super().close()
         self._spool.close()
+
+    def _take_events(self, dirs: SpoolDirs, mount: Mount | None) -> EventReport:
+        """Returns the events in ``new`` and ``cur`` since the last look; the first look begins to listen."""
+        if not self._options.watch:
+            return EventReport(reason="nobody asked for events")
+        if mount is not None and sends_no_events(mount):
+            return EventReport(reason=f"{mount.fs_type} sends no events")
+        if self._watcher is None:
+            there = {path: box for box, (path, _) in self._spool.boxes(dirs).items() if box is not Box.TMP}
+            if not there:
+                return EventReport(reason="there is no box to watch")
+            self._watcher = Watcher(there, self._waiter.changed, self._world)
+        return self._watcher.take()
+
+    def _stop_listening(self) -> None:
+        """The next look begins anew, in the directories that have these names then."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    def _watch(self, report: EventReport, mount: Mount | None) -> Watch:
+        """Describes how changes are noticed: by events, or by a listing from time to time."""
+        if not self._options.watch:
+            return Watch("once", "", None, self._since)
+        why = report.reason or ("overlay" if changes_unseen(mount) else "")
+        return Watch("scan" if report.reason else "live", why, self._boxes.period if why else None, self._since)
 
     def _opened(self) -> SpoolDirs:
         if self._spool.dirs is None:
@@ -331,7 +342,7 @@ class DirectoryReader:
         if self._options.read_only is not None:
             return Capabilities.nothing(self._options.read_only)
         try:
-            return can_change(dirs).replaced(Action.SET_CURSOR, self._side_files.why_not_set(cursors, self._spool.folders(dirs)))
+            return can_change(dirs).replaced(Action.SET_CURSOR, self._why_not_set(cursors, self._spool.folders(dirs)))
         except OSError as problem:  # the spool was removed meanwhile: the next look says so
             return Capabilities.nothing(str(problem.strerror))
 
@@ -361,35 +372,28 @@ _PERIOD = 1.0
 """Seconds between two looks: a stat of a few files each."""
 
 
-class StandaloneReader:
-    """Implements ``model.backend.Reader`` for a target of layout "cursors", "tickets" or "locks". ``writers`` reports who
-    writes the cursors and is closed with the reader."""
+class StandaloneReader(_FolderReader):
+    """Implements ``model.backend.Reader`` for a target of layout "cursors", "tickets" or "locks"."""
 
     def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
-        self._path = path
+        super().__init__(path, options, world, writers=writers)
         self._layout = options.layout
-        self._world = world
-        self._since = world.clock()
-        self._waiter = ChangeWaiter(world.monotonic)
-        self._side_files = SideFiles(world, options, writers=writers, changed=self._waiter.changed)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
         self._folders = [(path, self._root)]
-        self._read_only = options.read_only
 
     def see(self, *, rescan: bool = False) -> Observation:
         mount = mount_of(self._root)
         folders = self._folders
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
-            folders = [*folders, (os.path.normpath(os.path.join(self._path, "..")), self._above)]
-        locks = self._side_files.locks(folders, mount, {})
-        held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
-        cursors = self._side_files.cursors(self._folders, lambda _: held_by) if self._layout == "cursors" else ()
+            folders = [*folders, (os.path.normpath(os.path.join(self.path, "..")), self._above)]
+        locks = self._locks(folders, mount, {})
+        cursors = self._cursors(self._folders) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)
         now = self._world.clock()
-        locks_had, locks_given_up = self._side_files.locks_used(self._folders)
+        locks_had, locks_given_up = self._locks_used(self._folders)
         return Observation(
-            target=self._path,
+            target=self.path,
             layout=self._layout,
             taken_at=now,
             complete=not any(one.left_out for one in cursors),
@@ -399,18 +403,18 @@ class StandaloneReader:
             locks=locks,
             locks_had=locks_had,
             locks_given_up=locks_given_up,
-            who=who_am_i(capabilities, read_only=self._read_only, layout=self._layout),
+            who=who_am_i(capabilities, read_only=self._options.read_only, layout=self._layout),
             capabilities=capabilities,
             watch=Watch("scan", "", _PERIOD, self._since),
-            writers_watched=self._side_files.writers is not None,
+            writers_watched=self._writers is not None,
         )
 
     def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Capabilities:
         """Returns the capabilities for a directory without messages: cursors can be set and stale locks removed, nothing else."""
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
+        if self._options.read_only is not None:
+            return Capabilities.nothing(self._options.read_only)
         if self._layout == "cursors":
-            why, actions = self._side_files.why_not_set(cursors, self._folders), (Action.SET_CURSOR, Action.UNDO)
+            why, actions = self._why_not_set(cursors, self._folders), (Action.SET_CURSOR, Action.UNDO)
         else:
             why, actions = self._closed(locks), (Action.UNLOCK, Action.UNDO)
         none: dict[Action, str | None] = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
@@ -420,10 +424,10 @@ class StandaloneReader:
     def _closed(self, locks: Sequence[Lock]) -> str | None:
         """Returns why this user can neither remove a lock nor put one back; None where a lock may be in a directory that is open.
         Each lock is checked again, on its own."""
-        path, own = os.path.normpath(self._path), folder_closed(self._root, "the directory", self._path)
+        path, own = os.path.normpath(self.path), folder_closed(self._root, "the directory", self.path)
         if own is None or all(path in (os.path.normpath(lock.path), os.path.dirname(lock.path)) for lock in locks):
             return own
-        return None if folder_closed(self._above, "the directory above", self._path) is None else own
+        return None if folder_closed(self._above, "the directory above", self.path) is None else own
 
     def listing(
         self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
@@ -431,7 +435,7 @@ class StandaloneReader:
         return RowListing(query, (), now=0.0, complete=True, generation=0)
 
     def read(self, key: Key, limit: int) -> Payload:
-        raise Unreadable("there are no messages here", path=self._path)
+        raise Unreadable("there are no messages here", path=self.path)
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         return {}
@@ -440,20 +444,17 @@ class StandaloneReader:
         return ConsumerList()
 
     def holders(self, key: Key) -> Holders:
-        above = os.path.normpath(os.path.join(self._path, ".."))
-        folders = [*self._folders, (os.path.normpath(self._path), self._root), (above, self._above)]
-        return self._side_files.holders(str(key), folders)
+        above = os.path.normpath(os.path.join(self.path, ".."))
+        folders = [*self._folders, (os.path.normpath(self.path), self._root), (above, self._above)]
+        return self._holders(str(key), folders)
 
     def current_step(self) -> str:
-        return f"reading {self._path}"
+        return f"reading {self.path}"
 
     def changes(self, timeout: float) -> bool:
         return self._waiter.wait(min(timeout, _PERIOD))
 
-    def wake(self) -> None:
-        self._waiter.changed.set()
-
     def close(self) -> None:
-        self._side_files.close()
+        super().close()
         os.close(self._root)
         os.close(self._above)

@@ -42,20 +42,13 @@ _NOT_READ = float("-inf"), frozenset[tuple[int, int]](), Descriptors({}, None)
 """When it was read who has which files open, and who that is."""
 
 
-class Writer(Struct, frozen=True):
-    """Writer of a file according to its name: ``<time>.<pid>.<host>`` (maildir(5))."""
-
-    pid: int
-    host: str
-
-
-def writer_of(id: str) -> Writer | None:
-    r"""Returns the writer in an id; None if it has none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and
-    ``\072``."""
+def writer_of(id: str) -> Owner:
+    r"""Returns the writer in an id, ``<time>.<pid>.<host>`` (maildir(5)), which writes ``/`` and ``:`` of a host name as ``\057``
+    and ``\072``; an ``Owner`` without a pid if it has none."""
     found = re.match(_WRITER, id)
     if found is None:
-        return None
-    return Writer(int(found.group(1)), found.group(2).replace("\\057", "/").replace("\\072", ":"))
+        return Owner()
+    return Owner(found.group(2).replace("\\057", "/").replace("\\072", ":"), int(found.group(1)))
 
 
 class _File(Struct):
@@ -66,7 +59,7 @@ class _File(Struct):
     grew: bool
     row: Row
     own: bool
-    writer: Writer | None
+    writer: Owner
 
 
 _Files = dict[tuple[str, int], _File]
@@ -88,15 +81,10 @@ class TmpJudge(Struct):
     ) -> tuple[list[Row], bool]:
         """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all. Raises ``Stopped``
         where ``progress`` does."""
-        now, count = self._processes.boottime(), len(tmp.names) + len(tmp.staged)
+        count = len(tmp.names) + len(tmp.staged)
         progress.begin("files in tmp found", count)
-        with closing(Folders(dirs)) as folders:
-            files, irregular = self._looked_up(folders, progress.each(chain(tmp.names, tmp.staged)), now)
-            self._files = files
-            self.irregular = tuple(irregular)
-            if files:
-                progress.begin("files in tmp judged", len(files))
-                self._judge(folders, files, now, certainty, mount, progress)
+        names = progress.each(chain(tmp.names, tmp.staged))
+        self._files, self.irregular = files, _ = self._looked_up(dirs, mount, names, certainty, progress)
         rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
         return rows, count <= self._at_most
 
@@ -105,18 +93,24 @@ class TmpJudge(Struct):
     ) -> Verdicts:
         """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone.
         Reads again who has them open: they are about to be moved."""
-        now = self._processes.boottime()
         self._opened = _NOT_READ
-        with closing(Folders(dirs)) as folders:
-            files, _ = self._looked_up(folders, names, now)
-            if files:
-                self._judge(folders, files, now, certainty, mount, Progress())
+        files, _ = self._looked_up(dirs, mount, names, certainty, Progress())
         self._files.update(files)
         return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
 
     def _looked_up(
-        self, folders: Folders, names: Iterable[str], now: float
-    ) -> tuple[_Files, list[Row]]:
+        self, dirs: SpoolDirs, mount: Mount | None, names: Iterable[str], certainty: Certainty, progress: Progress
+    ) -> tuple[_Files, Rows]:
+        """Returns the files among ``names`` as they are now, judged, and the irregular ones."""
+        now = self._processes.boottime()
+        with closing(Folders(dirs)) as folders:
+            files, irregular = self._found(folders, names, now)
+            if files:
+                progress.begin("files in tmp judged", len(files))
+                self._judge(folders, files, now, certainty, mount, progress)
+        return files, tuple(irregular)
+
+    def _found(self, folders: Folders, names: Iterable[str], now: float) -> tuple[_Files, list[Row]]:
         """Returns the files among ``names`` as they are now, and the irregular ones."""
         files: _Files = {}
         irregular: list[Row] = []
@@ -136,7 +130,7 @@ class TmpJudge(Struct):
                 row = tmp_row(raw, status)
                 name = grammar.parse(row.name, claimed=False)
                 # Whoever chose an id for a put did not mean the writer of the file.
-                writer = None if name.own and not grammar.is_own_id(name.id) else writer_of(name.id)
+                writer = Owner() if name.own and not grammar.is_own_id(name.id) else writer_of(name.id)
                 file = _File(status, now, file is not None, row, name.own, writer)
             else:
                 file.status = status
@@ -149,68 +143,63 @@ class TmpJudge(Struct):
         progress: Progress,
     ) -> None:  # fmt: skip
         table = self._lock_table()
-        locked: dict[tuple[str, int], int] = {}
-        for key, file in files.items():
-            lines = table.of(file.status, mount)
-            writing = [line.pid for line in lines if line.kind != "flock" and line.exclusive and not line.waits]
-            if writing:
-                locked[key] = writing[0]
+        locked = {
+            key: line.pid for key, file in files.items() for line in table.of(file.status, mount)
+            if line.kind != "flock" and line.exclusive and not line.waits
+        }  # fmt: skip
         idle = [file for key, file in files.items() if key not in locked and not file.grew]
         opened = self._opened_by({(file.status.st_dev, file.status.st_ino) for file in idle}, now)
-        asking = (file.writer for file in idle if file.row.verdict is not Verdict.ABANDONED)
-        pids = {writer.pid for writer in asking if writer is not None}
+        asking = (file.writer.pid for file in idle if file.row.verdict is not Verdict.ABANDONED)
+        pids = {pid for pid in asking if pid is not None}
         # Looked up all together where one is gone here, because that costs a read of every ``status`` there is.
         namesakes = cache(lambda: self._processes.namesakes(pids))
 
         def judged(raw: str, file: _File) -> tuple[Verdict, str, Owner]:
             """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
-            writer, lock_free = file.writer, file.own and not table.unseen  # a writer of spooltop's would hold its lock
+            owner, lock_free = file.writer, file.own and not table.unseen  # a writer of spooltop's would hold its lock
+            pid = owner.pid
             open_in = opened.by_file.get((file.status.st_dev, file.status.st_ino), ())
             unseen = opened.unseen_writers(file.status, os.geteuid(), partial(_has_acl, folders, raw))
             # Who has it not open; None: anybody may have.
             nobody = None if unseen is None else _nobody(file.status, unseen, bool(open_in))
-            if unseen != "" and lock_free and writer is not None:
+            if unseen != "" and lock_free and pid is not None:
                 nobody = "its lock is free"
-            if pids := [one.pid for one in open_in if one.writing is not False]:
-                owner = self._owner(pids[0])
-                return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
+            if writing := [one.pid for one in open_in if one.writing is not False]:
+                owner = self._owner(writing[0])
+                return Verdict.WRITING, f"{writing[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
             if file.row.verdict is Verdict.ABANDONED:
                 return file.row.verdict, file.row.evidence, file.row.owner or Owner()
-            owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
-            if writer is not None and not self._is_here(writer.host):
-                return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
-            there = self._processes.exists(writer.pid) if writer is not None else None
+            if owner.host is not None and not self._is_here(owner.host):
+                return Verdict.UNKNOWN, f"written on host {escape(owner.host)}, ask there", owner
+            there, not_here = None if pid is None else self._processes.exists(pid), f"no pid {pid} here"
             if not certainty.local or not certainty.all_pids:
-                words = "its writer is not visible from here"
-                if writer is not None and there is False:
-                    words = f"no pid {writer.pid} here"
-                return Verdict.UNKNOWN, words, owner
+                return Verdict.UNKNOWN, not_here if there is False else "its writer is not visible from here", owner
             if nobody is None:
                 words = "who has it open is not visible to you"
-                if writer is None or there is None:
+                if there is None:
                     return Verdict.UNKNOWN, words, owner
                 if there:
-                    return Verdict.UNKNOWN, f"pid {writer.pid} is running · {words}", self._owner(writer.pid)
-                return Verdict.UNKNOWN, f"{writer.pid} {EXITED} · {words}", owner
-            if writer is not None and there is not False:
-                words = ", but does not have it open" if self._processes.files_of(writer.pid) is not None else ""
-                return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
-            if writer is None and not lock_free:
+                    return Verdict.UNKNOWN, f"pid {pid} is running · {words}", self._owner(pid)
+                return Verdict.UNKNOWN, f"{pid} {EXITED} · {words}", owner
+            if pid is not None and there is not False:
+                words = ", but does not have it open" if self._processes.files_of(pid) is not None else ""
+                return Verdict.UNKNOWN, f"pid {pid} is running{words}", self._owner(pid)
+            if pid is None and not lock_free:
                 return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
-            if writer is not None and (contained := namesakes()) is not None:
-                if contained[writer.pid]:
-                    return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
+            if pid is not None and (contained := namesakes()) is not None:
+                if contained[pid]:
+                    return Verdict.UNKNOWN, f"{not_here}, but a container has that pid", owner
                 # Gone: it cannot be between two steps, so one look is enough.
-                return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
+                return Verdict.ABANDONED, f"{pid} {EXITED} · {nobody}", owner
             if not lock_free:
-                return Verdict.UNKNOWN, f"no pid {owner.pid} here, but not all processes are visible to you", owner
+                return Verdict.UNKNOWN, f"{not_here}, but not all processes are visible to you", owner
             # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
             if now - file.still_since < _SETTLED:
                 return Verdict.UNKNOWN, "not watched long enough", owner
-            return Verdict.ABANDONED, f"{'its lock is free' if writer is None else f'no pid {writer.pid} here'} · {nobody}", owner
+            return Verdict.ABANDONED, f"{'its lock is free' if pid is None else not_here} · {nobody}", owner
 
         for key, file in progress.each(list(files.items())):
-            pid = file.writer.pid if file.writer else None
+            pid = file.writer.pid
             if key in locked:
                 verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(max(locked[key], 0) or pid)
             elif file.grew:
@@ -328,15 +317,16 @@ class RowJudge:
         irregular = (*self.claims.irregular, *self.tmp.irregular, *noted)
         return JudgedRows(claims, whole, tuple(files), all_files, irregular)
 
-    def box_states(self, scans: Scans, judged: JudgedRows) -> dict[Box, BoxState]:
-        """Returns the states of ``tmp``, ``new`` and ``cur``. In a mail folder the oldest in ``cur`` is the oldest put."""
-        new, cur, tmp = scans[Box.NEW], scans[Box.CUR], scans[Box.TMP]
-        return {
-            Box.TMP: _state_of_rows(Box.TMP, tmp, *judged.of(Box.TMP)),
-            Box.NEW: _state(Box.NEW, new, new.bytes, new.oldest_at, estimated=new.bytes_estimated),
-            Box.CUR: _state(Box.CUR, cur, None, cur.oldest_at) if self._mail
-            else _state_of_rows(Box.CUR, cur, *judged.of(Box.CUR)),
-        }  # fmt: skip
+    def box_state(self, box: Box, scan: BoxScan, judged: JudgedRows) -> BoxState:
+        """Returns the state of ``tmp``, ``new`` or ``cur``. In a mail folder the oldest in ``cur`` is the oldest put."""
+        if scan.error:
+            return BoxState(box, None, False, error=scan.error, as_of=scan.as_of)
+        size, oldest = scan.bytes, scan.oldest_at
+        if box is Box.TMP or (box is Box.CUR and not self._mail):
+            rows, whole = judged.of(box)
+            size, oldest = sum(row.size or 0 for row in rows) if whole else None, min(began(rows), default=None)
+        many = len(scan.names) + len(scan.staged)
+        return BoxState(box, many, scan.complete, size, scan.bytes_estimated, oldest, "", scan.as_of)
 
     def judge_again(
         self, dirs: SpoolDirs, mount: Mount | None, box: Box, wanted: Sequence[str]
@@ -355,7 +345,7 @@ class RowJudge:
         at = self._monotonic()
         if self._consumers is None or at - self._consumers[0] >= _COUNTED_FOR:
             alive = self.claims.count_running(dirs, self.certainty(mount))
-            if alive is None and _never_claimed(dirs, scans[Box.NEW].oldest_name):
+            if alive is None and _never_claimed(dirs, scans[Box.NEW]):
                 alive = 0
             self._consumers = (at, alive)
         return self._consumers[1]
@@ -365,19 +355,10 @@ class RowJudge:
         return Certainty(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
 
 
-def _state(box: Box, scan: BoxScan, size: int | None, oldest: float | None, *, estimated: bool = False) -> BoxState:
-    if scan.error:
-        return BoxState(box, None, False, None, False, None, scan.error, scan.as_of)
-    return BoxState(box, len(scan.names) + len(scan.staged), scan.complete, size, estimated, oldest, "", scan.as_of)
-
-
-def _state_of_rows(box: Box, scan: BoxScan, rows: Sequence[Row], whole: bool) -> BoxState:
-    return _state(box, scan, sum(row.size or 0 for row in rows) if whole else None, min(began(rows), default=None))
-
-
-def _never_claimed(dirs: SpoolDirs, oldest: str | None) -> bool:
-    """True if messages of our own wait, the oldest under this name, and no consumer of our own was ever there."""
+def _never_claimed(dirs: SpoolDirs, new: BoxScan) -> bool:
+    """True if the oldest message that waits is of our own, and no consumer of our own was ever there."""
     try:
-        return oldest is not None and grammar.parse(oldest, claimed=False).own and dirs.private_dir(presence.CONSUMERS) is None
+        own = new.oldest is not None and grammar.parse(new.oldest[1], claimed=False).own
+        return own and dirs.private_dir(presence.CONSUMERS) is None
     except OSError:
         return False

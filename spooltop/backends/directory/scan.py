@@ -100,22 +100,20 @@ T = TypeVar("T")
 
 
 class BoxScan(Struct, frozen=True):
-    """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic
-    clock.
+    """Result of one scan. ``oldest`` is in microseconds since the epoch, other times are seconds of the monotonic clock.
 
-    ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``irregular`` are names that are not
-    regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other box;
-    ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``staged`` are
-    the files of ``tmp`` in staging directories, ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is
+    ``oldest`` is the earliest time found in a name (for names without a time: mtime), with the name. ``irregular`` are names
+    that are not regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other
+    box; ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them).
+    ``staged`` are the files of ``tmp`` in staging directories, ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is
     False where the directory changed during the scan, ``complete`` is False where the listing broke off.
     """
 
     names: list[str] = []
-    oldest_us: int | None = None
-    oldest_name: str | None = None
-    irregular: tuple[str, ...] = ()
-    duplicates: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
+    oldest: tuple[int, str] | None = None
+    irregular: Sequence[str] = ()
+    duplicates: Sequence[str] = ()
+    tried: Sequence[str] = ()
     tried_all: bool = True
     bytes: int | None = None
     bytes_estimated: bool = False
@@ -141,24 +139,17 @@ class BoxScan(Struct, frozen=True):
 
     @property
     def oldest_at(self) -> float | None:
-        """``oldest_us`` in seconds."""
-        return epoch(self.oldest_us)
+        """The time of the ``oldest`` in seconds."""
+        return None if self.oldest is None else self.oldest[0] / 1e6
 
 
 Scans = Mapping[Box, BoxScan]
 """The scans of ``tmp``, ``new`` and ``cur``."""
 
 
-def quick_enqueued_us(name: str) -> int | None:
-    """Returns the time at the front of a name, like ``names.enqueued_us``, but tries the usual form first."""
-    if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
-        return int(name[:16])
-    return names.enqueued_us(name)
-
-
 def put_us(name: str, times: Mapping[str, int]) -> int | None:
     """Returns the time of a put (µs since the epoch): that in the name, else that in ``times``."""
-    at = quick_enqueued_us(name)
+    at = names.enqueued_us(name)
     return times.get(name) if at is None else at
 
 
@@ -191,9 +182,8 @@ def scan_box(
         error, after = _why(problem), None
     untimed.clear()
     untimed.update(tally.kept)
-    oldest, oldest_name = tally.oldest or (None, None)
     return BoxScan(
-        tally.names, oldest, oldest_name, tuple(tally.irregular), tuple(tally.duplicates), tuple(tally.tried[:_TRIED_AT_MOST]),
+        tally.names, tally.oldest, tally.irregular, tally.duplicates, tally.tried[:_TRIED_AT_MOST],
         len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
         time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
@@ -246,7 +236,7 @@ class _Tally(Struct):
             self.irregular.append(name)
         if not is_file:
             return
-        when = quick_enqueued_us(name)
+        when = names.enqueued_us(name)
         if when is None:
             when = self._known.get(name)
             if when is None and len(self.kept) < _UNTIMED_AT_MOST:
@@ -314,9 +304,15 @@ def _current(known: _ListedT | None, status: os.stat_result, since: float) -> _L
 
 
 def _look(
-    folders: Sequence[str], above: int, known: Mapping[str, _ListedT], since: float, read: Callable[[str, int], _ListedT]
-) -> tuple[dict[str, _ListedT], bool]:
-    """Lists those of ``folders`` that have changed, or may have changed ``since``. Also returns whether that was all."""
+    dirs: SpoolDirs, name: str, wanted: Callable[[str], object], known: Mapping[str, _ListedT], since: float,
+    read: Callable[[str, int], _ListedT],
+) -> tuple[dict[str, _ListedT], bool] | None:  # fmt: skip
+    """Lists those of the ``wanted`` folders below ``.spooltop/name`` that have changed, or may have changed ``since``. Also
+    returns whether that was all; None if that directory is missing. Raises ``OSError``."""
+    above = dirs.private_dir(name)
+    if above is None:
+        return None
+    folders = sorted(filter(wanted, dirs.files.list(above)))
     complete = len(folders) <= _FOLDERS_AT_MOST
     found: dict[str, _ListedT] = {}
     for folder in folders[:_FOLDERS_AT_MOST]:
@@ -357,7 +353,6 @@ class StagingScanner(Struct):
     times."""
 
     _clock: Clock
-    _above: _Listed | None = None
     _folders: dict[str, _Listed] = {}
 
     def add_to(self, scan: BoxScan, dirs: SpoolDirs, *, unseen: bool) -> BoxScan:
@@ -367,12 +362,7 @@ class StagingScanner(Struct):
             return scan
         since = float("-inf") if unseen else self._clock() - _COARSE
         try:
-            above = dirs.private_dir(STAGE)
-            if above is None:
-                return scan
-            self._above = _current(self._above, os.fstat(above), since) or _list(".", above)
-            folders = [name for name in self._above.names if OPERATION.match(name)]
-            self._folders, complete = _look(folders, above, self._folders, since, _list)
+            self._folders, complete = _look(dirs, STAGE, OPERATION.match, self._folders, since, _list) or ({}, True)
         except OSError:
             self._folders, complete = {}, False
         staged = tuple(in_folder(name, folder) for folder, listed in self._folders.items() for name in listed.names)
@@ -431,14 +421,6 @@ class SetAsideBoxes(Struct):
         return states
 
     def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[Box, dict[str, _Folder]]) -> BoxState:
-        try:
-            above = dirs.private_dir(box.value)
-            if above is None:
-                return BoxState(box, 0, True, 0, False, None, "", as_of)
-            operations = sorted(filter(_is_shown, dirs.files.list(above)))
-        except OSError as problem:
-            return BoxState(box, None, False, None, False, None, _why(problem), as_of)
-
         def read(operation: str, above: int) -> _Folder:
             listed, metas = _list(operation, above), _Metas(dirs, box, operation) if box is Box.TRASH else None
             total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
@@ -454,7 +436,13 @@ class SetAsideBoxes(Struct):
                         total += found.st_size
             return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
 
-        folders[box], complete = _look(operations, above, self._folders.get(box, {}), as_of - _COARSE, read)
+        try:
+            listed = _look(dirs, box.value, _is_shown, self._folders.get(box, {}), as_of - _COARSE, read)
+        except OSError as problem:
+            return BoxState(box, None, False, None, False, None, _why(problem), as_of)
+        if listed is None:
+            return BoxState(box, 0, True, 0, False, None, "", as_of)
+        folders[box], complete = listed
         found = folders[box].values()
         sizes = [folder.bytes for folder in found if folder.bytes is not None]
         oldest = min((folder.times[0] for folder in found if folder.times), default=None)

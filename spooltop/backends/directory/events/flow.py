@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, suppress
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Literal
 
 from msgspec import Struct, field
@@ -23,7 +23,7 @@ from spooltop.engine.names import Name
 from spooltop.model import Box, Completion, Flow, HolderFlow, Return, Row, TrackedMessage, Verdict, began
 
 from ...journal.log_store import JOURNAL, LogFiles, LogLines, LogStore
-from ..scan import BoxScan, SetAsideBoxes, put_us, quick_enqueued_us
+from ..scan import BoxScan, SetAsideBoxes, put_us
 from ..storage.rows import epoch
 from .watcher import LATE, EventReport, Events
 
@@ -145,28 +145,26 @@ class MessageTracker(Struct):
     def add_events(self, batches: Iterable[Events]) -> None:
         """Takes in the events since the last look."""
         for batch in batches:
-            for raw in self._relevant(batch.added.get(Box.NEW, ())):
-                name = grammar.parse(raw, claimed=False)
-                if name.canary and name.id not in self._tracks and name.id not in self._canaries:
+            for raw, name in self._relevant(batch.added, Box.NEW):
+                if name.canary and self._track(name.id) is None:
                     if len(self._canaries) == TRACKED_AT_MOST:
                         del self._canaries[next(iter(self._canaries))]
                     self._canaries[name.id] = _Track(batch.at)
                 if (track := self._track(name.id)) is not None:
                     track.new = raw
-            if not self._tracks and not self._canaries:
-                continue
-            for raw in self._relevant(batch.added.get(Box.CUR, ())):
-                name = grammar.parse(raw, claimed=True)
+            for raw, name in self._relevant(batch.added, Box.CUR):
                 if (track := self._track(name.id)) is not None:
-                    self._claimed(track, raw, batch.at if name.claimed_us is None else name.claimed_us / 1e6, name.pid)
-            for raw in self._relevant(batch.deleted.get(Box.CUR, ())):
-                if (track := self._track(grammar.parse(raw, claimed=True).id)) is not None and track.cur == raw:
+                    self._claimed(track, raw, epoch(name.claimed_us) or batch.at, name.pid)
+            for raw, name in self._relevant(batch.deleted, Box.CUR):
+                if (track := self._track(name.id)) is not None and track.cur == raw:
                     track.left_at = batch.at
 
-    def _relevant(self, raws: Iterable[str]) -> Iterable[str]:
-        """Selects names that may belong to a tracked message. If no message is tracked, only canaries are selected, so that
+    def _relevant(self, changes: Mapping[str, Iterable[str]], box: Box) -> Iterator[tuple[str, Name]]:
+        """Yields the names in a box that may belong to a tracked message. If no message is tracked, only canaries are, so that
         millions of names are not parsed."""
-        return raws if self._tracks else [raw for raw in raws if ",x=1" in raw]
+        for raw in changes.get(box, ()):
+            if self._tracks or ",x=1" in raw:
+                yield raw, grammar.parse(raw, claimed=box is Box.CUR)
 
     def _track(self, id: str) -> _Track | None:
         return self._tracks.get(id) or self._canaries.get(id)
@@ -210,7 +208,7 @@ class MessageTracker(Struct):
             waiting = box is Box.NEW
             return TrackedMessage(
                 id, box, track.position if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid,
-                gone, track.verdict if box is Box.CUR else None, epoch(quick_enqueued_us(id)),
+                gone, track.verdict if box is Box.CUR else None, epoch(grammar.enqueued_us(id)),
             )  # fmt: skip
 
         return {id: tracked(id, track, boxes[id]) for id, track in self._tracks.items()}
@@ -266,9 +264,7 @@ class MessageTracker(Struct):
             when = put_us(raw, times)
             if when is not None and (key := (when, raw)) < keys[-1]:
                 older[bisect_right(keys, key)] += 1
-        total = 0
-        for i, (_, _, id) in enumerate(mine):
-            total += older[i]
+        for (_, _, id), total in zip(mine, accumulate(older), strict=False):
             self._tracks[id].position = total + 1
 
 
@@ -331,10 +327,7 @@ class _Gone(Struct):
     """A message that left ``cur`` and has not been seen elsewhere yet. ``turn`` is the number of the look."""
 
     turn: int
-    at: float
-    put_at: float | None
-    claimed_at: float | None
-    source: str | None
+    completion: Completion
     attempts: int | None
     """Number of earlier attempts, for a claim of our own; None where nobody counts attempts."""
     holder: str = ""
@@ -384,11 +377,9 @@ class FlowMeter(Struct):
         return bool(self._gone)
 
     def look(
-        self, dirs: SpoolDirs, now: float, report: EventReport, new: BoxScan, cur: BoxScan, claims: Sequence[Row], *,
-        starting: bool, exact: bool,
-    ) -> Flow:  # fmt: skip
-        """Returns the flow since the last look. ``starting``: the listener has started and has received nothing yet. ``exact``:
-        the directories are those of the last look."""
+        self, dirs: SpoolDirs, now: float, report: EventReport, new: BoxScan, cur: BoxScan, claims: Sequence[Row], *, exact: bool
+    ) -> Flow:
+        """Returns the flow since the last look. ``exact``: the directories are those of the last look."""
         self._operators.look(dirs)  # after the change events were taken, so that each of their moves is announced
         before = self._aside_ids
         self._aside_ids = self._set_aside.ids().keys()
@@ -398,7 +389,7 @@ class FlowMeter(Struct):
                 if row.in_box_since is not None and len(self._claimed_at) < _REMEMBERED:
                     self._claimed_at.setdefault(row.id, row.in_box_since)
             self.last_claim_at = last_claim(claims, cur)
-        if starting:  # the first batch tells what came since
+        if report.starting:  # the first batch tells what came since
             self._since = now if self._since is None else self._since
             return Flow(self._since, now, exact=False)
         self._listened = report.listening  # from now on the events tell of each claim, some after a look has listed it
@@ -465,9 +456,9 @@ class FlowMeter(Struct):
             holder = token or foreign
             # Only a claim of our own tells when within the batch it was made. A late batch says nothing about durations.
             claimed_at = int(claimed_us) / 1e6 if claimed_us else None
-            self._notice_claim(holder, batch.at if claimed_at is None else claimed_at)
+            self._notice_claim(holder, claimed_at or batch.at)
             put_at, claimed_at = (None, None) if late else (int(id[:16]) / 1e6, claimed_at)
-            self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, source or None, 0 if token else None, holder)
+            self._gone[id] = _Gone(self._turn, Completion(put_at, claimed_at, batch.at), 0 if token else None, holder)
         self._claimed += len(passed)
 
     def _notice_claim(self, holder: str, at: float) -> None:
@@ -482,7 +473,7 @@ class FlowMeter(Struct):
         if batch.late > LATE:
             put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
         attempts = name.attempts if name.token else None
-        self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, name.source, attempts, holder_of(name))
+        self._gone[id] = _Gone(self._turn, Completion(put_at, claimed_at, batch.at), attempts, holder_of(name))
 
     def _count(self, id: str, moved: _Moves, batch: Events, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         operators = self._operators
@@ -594,7 +585,7 @@ class FlowMeter(Struct):
         if taken:
             self._claimed += claims
             name = _last(taken)
-            when = batch.at if name.claimed_us is None else name.claimed_us / 1e6
+            when = epoch(name.claimed_us) or batch.at
             self._notice_claim(holder_of(name), when)
             if len(self._claimed_at) < _REMEMBERED:
                 self._claimed_at[id] = when
@@ -623,7 +614,7 @@ class FlowMeter(Struct):
         self._finished.update(gone.holder for gone in ended)
         # An even sample of very many, else the figures of a minute would describe its last second.
         step = max(1, len(ended) // _SAMPLES)
-        completions = tuple(Completion(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step])
+        completions = tuple(gone.completion for gone in ended[::step])
         self._gone = waiting
         since = now if self._since is None else self._since
         flow = Flow(

@@ -22,13 +22,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY, inotify_add_watch, inotify_init
-from spooltop.model import Box, Clock, Watch, is_lock_name
-from spooltop.model.proc import Mount
+from spooltop.model import Box, Clock, is_lock_name
 from spooltop.stop_event import StopEvent
 
-from ..storage.disk import changes_unseen, sends_no_events
 from ..world import System
 
 # Change events straight from the kernel, inotify(7): read in bulk, without a thread of another library or an object an event.
@@ -340,6 +337,11 @@ class EventReport(Struct):
     restarted: bool = False
     until: float | None = None
 
+    @property
+    def starting(self) -> bool:
+        """True if it has begun to listen and has received nothing yet."""
+        return not (self.listening or self.reason)
+
 
 # Waits until the next look is due.
 
@@ -364,50 +366,7 @@ class ChangeWaiter(Struct):
         return changed or (due is not None and self._monotonic() >= due)
 
 
-# Listens for changes in the boxes of a spool, where that works, and says how changes are noticed.
-
-class EventListener(Struct):
-    """Listens to ``new`` and ``cur``. ``changed`` is set whenever an event was received. Without ``wanted`` it does nothing, and
-    each look stands alone."""
-
-    _path: str
-    _changed: threading.Event
-    _world: System
-    _wanted: bool
-    _watcher: Watcher | None = None
-
-    def take(self, dirs: SpoolDirs, mount: Mount | None) -> EventReport:
-        """Returns the events since the last call; the first call begins to listen."""
-        if not self._wanted or sends_no_events(mount):
-            return EventReport()
-        if self._watcher is None:
-            there = [box for box, fd in ((Box.NEW, dirs.new), (Box.CUR, dirs.cur)) if fd is not None]
-            if not there:
-                return EventReport(reason="there is no box to watch")
-            self._watcher = Watcher({os.path.join(self._path, box): box for box in there}, self._changed, self._world)
-        return self._watcher.take()
-
-    def starting(self, report: EventReport) -> bool:
-        """True if it has begun to listen and has received nothing yet."""
-        return self._watcher is not None and not report.listening and not report.reason
-
-    def describe(self, report: EventReport, mount: Mount | None, *, period: float, since: float) -> Watch:
-        """Describes how changes are noticed: by events, or by a listing every ``period`` seconds."""
-        if not self._wanted:
-            return Watch("once", "", None, since)
-        if sends_no_events(mount):
-            kind = mount.fs_type if mount is not None else "?"
-            return Watch("scan", f"{kind} sends no events", period, since)
-        if report.listening or not report.reason:
-            return Watch("live", "overlay", period, since) if changes_unseen(mount) else Watch("live", "", None, since)
-        return Watch("scan", report.reason, period, since)
-
-    def close(self) -> None:
-        """Stops listening. The next ``take`` begins anew, in the directories that have these names then."""
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
-
+# Listens for changes in the boxes of a spool.
 
 _SUSPICIOUS = 8_192
 """Changes of watchfiles, which does not say if some were lost, from which on the kernel's queue may have overflowed."""
