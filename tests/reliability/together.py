@@ -107,7 +107,8 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
             say(f"{first[0]}, {second[0]}: {done}, {misplaced} misplaced")
             return ended
 
-        for operation, done in both(requeue, requeue):
+        # The smaller one first: its undo would be out of reach once two undos of the larger one fill the gigabyte of the journal.
+        for operation, done in sorted(both(requeue, requeue), key=lambda one: one.done or 0):
             undo: Change = (Action.UNDO, Box.NEW, operation)
             both(undo, undo, of=done or 0)
         both(requeue, requeue, kill=True)
