@@ -164,10 +164,6 @@ class CommandContext(Struct, frozen=True):
         """The number of messages in the trash whose retention is over."""
         return self.trash.expired if self.trash is not None else 0
 
-    @property
-    def aside(self) -> bool:
-        return self.target_box in ASIDE
-
 
 # The table of commands.
 
@@ -353,6 +349,10 @@ def _held(context: CommandContext, action: Action) -> Reason:
     return f"release: only held messages{elsewhere.get(context.target_box or Box.NEW, ', in 7 Aside')}"
 
 
+def _set_aside(context: CommandContext, action: Action) -> Reason:
+    return None if context.target_box in ASIDE else "restore: only messages set aside, in 7 Aside"
+
+
 def _trashed(context: CommandContext, action: Action) -> Reason:
     if context.target_box is not Box.TRASH:
         return "empty: only the trash can be emptied; 7 shows the next box"
@@ -521,10 +521,7 @@ requeue = _acts(Action.REQUEUE, _chosen, _given_back, _of_this_box, _allowed_her
 purge = _acts(Action.PURGE, _of_this_box, _chosen, _allowed_here)
 hold = _acts(Action.HOLD, _chosen, _of_this_box, _allowed_here)
 release = _acts(Action.RELEASE, _held, _chosen)
-restore = _acts(
-    Action.RESTORE, lambda context, _: None if context.aside else "restore: only messages set aside, in 7 Aside", _chosen,
-    _allowed_here,
-)  # fmt: skip
+restore = _acts(Action.RESTORE, _set_aside, _chosen, _allowed_here)
 empty = _acts(Action.EMPTY, _trashed)
 empty_expired = _acts(Action.EMPTY, _trashed, _expired)
 set_cursor = _acts(Action.SET_CURSOR, lambda context, _: on_a_source(context))
@@ -781,19 +778,11 @@ def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, R
             if reason is None:
                 return command, None
             refused = refused or (command, reason)
-    return refused if refused is not None else _elsewhere(key, context)
-
-
-def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, Reason]:
-    """A key that has a meaning in other views says in which."""
-    if context.view is View.SPOOLS:
-        found = next((one for one in COMMANDS if key in one.keys and one.views & ROOTS), None)
-        return found, None if found is None else only_in(found, context)
-    if context.view in ROOTS | OVER | TEXTS:
+    if refused is None and context.view in GOES | {View.SPOOLS}:  # a key that has a meaning in other views says in which
         for command in COMMANDS:
             if key in command.keys and (reason := only_in(command, context)):
                 return command, reason
-    return None, None
+    return refused or (None, None)
 
 
 def only_in(command: KeyCommand, context: CommandContext) -> Reason:
@@ -857,11 +846,11 @@ class HelpEntry(Struct, frozen=True):
 def help_entries(context: CommandContext) -> dict[str, list[HelpEntry]]:
     """The help of the commands of this view, by the titles of their groups."""
     found = commands_in(context.view)
-    return {
+    entries = {
         title: [HelpEntry(one.shown_keys, one.help, one.why_not(context) or "") for one in found if one.group == group]
         for group, title in GROUPS.items()
-        if any(one.group == group for one in found)
     }
+    return {title: some for title, some in entries.items() if some}
 
 
 def palette(context: CommandContext, text: str) -> list[tuple[KeyCommand, str]]:

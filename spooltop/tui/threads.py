@@ -370,7 +370,6 @@ class SnapshotThread:
     _posted: Page | None = None
     _asked: tuple[object, ...] = ()
     _shown_at = 0.0
-    _anchored: tuple[int, Key | None, int | None] = (0, None, None)
     _keys_served = 0
     _search_served = 0
     _tracking = False
@@ -585,7 +584,7 @@ class SnapshotThread:
         if self._posted is not None and asked == self._asked and not news:
             return self._posted
         self._asked = asked
-        at = None if request.anchor is None else self._place(listing, request.anchor)
+        at = None if request.anchor is None else listing.find(request.anchor)
         shift = 0 if at is None else at - request.anchor_index
         # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
         first = max(0, min(request.start + shift, len(listing) - 1))
@@ -595,13 +594,6 @@ class SnapshotThread:
             listing.query, self._generation, len(listing), listing.complete, start, rows, request.anchor, at,
             ordered_over=listing.ordered_over,
         )  # fmt: skip
-
-    def _place(self, listing: Listing, anchor: Key) -> int | None:
-        """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
-        generation = self._generation
-        if self._anchored[:2] != (generation, anchor):
-            self._anchored = (generation, anchor, listing.find(anchor))
-        return self._anchored[2]
 
     def _track(self, ids: Sequence[str], since: float, looked: bool) -> None:
         """Posts the places of the followed messages after each look. Tells the control once when there are none left."""

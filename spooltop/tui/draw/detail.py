@@ -22,6 +22,7 @@ from .elements import (
     fact_label,
     fact_lines,
     join,
+    rule,
     safe,
     safe_pieces,
     shown,
@@ -53,7 +54,7 @@ def detail(
     room = max(0, height - 1)
     below = _fact_lines(row, read, width, moment, worked)
     body = _body(read, width)
-    if len(below) + body.known(height) + 1 < height and not body.note:  # the blank line is left out where space is short
+    if len(below) + len(body.lines(height)) + 1 < height and not body.note:  # the blank line is left out where space is short
         below.append(BLANK)
     facts = len(below)
     below += body.lines(room - facts)
@@ -85,10 +86,8 @@ def size_text(row: Row, read: PayloadRead) -> str:
 
 
 def _rule(row: Row, read: PayloadRead, width: int) -> Line:
-    right = clip_left(f" {size_text(row, read)} ─", max(4, width // 3))
-    name = clip_left(safe(row.id), max(4, width - text_width(right) - 5))
-    fill = "─" * max(0, width - 4 - text_width(name) - text_width(right) - 1)
-    return join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}"))
+    right = clip_left(size_text(row, read), max(4, width // 3) - 3)
+    return rule(clip_left(safe(row.id), max(4, width - text_width(right) - 8)), Style.RULE(right), width)
 
 
 def fact_line(label: str, text: str, style: Style = Style.NORMAL) -> Line:
@@ -188,11 +187,6 @@ class PayloadLines:
         while len(self._lines) < count and not self._ended:
             self._draw()
         return self._lines[: max(0, count)]
-
-    def known(self, least: int) -> int:
-        """The number of lines, or any number from ``least`` on where there are more."""
-        self.lines(least)
-        return len(self._lines)
 
     def more(self, shown: int) -> str:
         """A text about the lines after the first ``shown`` ones; "" where there are none."""

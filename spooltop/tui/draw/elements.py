@@ -221,11 +221,8 @@ class Ends(NamedTuple):
 
     def narrowed(self, names: Collection[str]) -> Ends:
         """The ends that these names share, too. They never grow, so that a list that is scrolled does not change to and fro."""
-        if self.whole:
-            return common_ends([self.head, *names] if self.head else names)
-        head = _prefix([self.head, *names])
-        tail = _prefix([self.tail[::-1], *(name[len(head) :][::-1] for name in names)])[::-1]
-        return _between_words(head, tail)
+        known = [self.head] * bool(self.head) if self.whole else [f"{self.head}{differs}{self.tail}" for differs in "01"]
+        return common_ends([*known, *names])
 
 
 ALONE = Ends(whole=True)
@@ -439,6 +436,17 @@ def point_out(line: Line, texts: Sequence[str]) -> Line:
     return merge(found)
 
 
+def rule(name: str, right: Span, width: int) -> Line:
+    """A rule with a name and, at its end, a word."""
+    fill = "─" * max(0, width - 8 - text_width(name) - text_width(right.text))
+    return join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill} "), right, Style.RULE(" ─"))
+
+
+def faded(lines: Sequence[Line], moment: Moment) -> Lines:
+    """The same lines, dim where they are stale."""
+    return [line if moment.stale_for is None else restyle(line, Style.DIM) for line in lines]
+
+
 def numbered(row: int | None, line: Line) -> Line:
     """The same line as a part of this row of a list."""
     return tuple(span._replace(row=row) for span in line)
@@ -459,14 +467,14 @@ def headed(head: Span, text: str, width: int, *, indent: int = 3) -> Lines:
     return [join(head, first.removeprefix(head.text)), *map(join, more)]
 
 
-def labelled(label: Span, width: int, text: str, style: Style = Style.NORMAL, most: int = 1000) -> Lines:
+def labelled(label: Span | Line, width: int, text: str, style: Style = Style.NORMAL, most: int = 1000) -> Lines:
     """A label, and next to it a text over as many lines as it needs, ``most`` at most."""
-    room = max(8, width - len(label.text))
+    cells = line_width(join(label))
+    room = max(8, width - cells)
     parts = wrap(text, room)
     if len(parts) > most:
-        parts = [*parts[: most - 1], clip(f"{parts[most - 1]} …", room)]
-    after = Span(" " * len(label.text), label.style)
-    return [join(after if i else label, style(part)) for i, part in enumerate(parts)]
+        parts = [*parts[: most - 1], clip(" ".join(parts[most - 1 : most + 1]), room)]
+    return [join(" " * cells if i else label, style(part)) for i, part in enumerate(parts)]
 
 
 Fact: TypeAlias = tuple[str, str] | tuple[str, str, Style] | tuple[str, str, Style, int]

@@ -131,9 +131,8 @@ def _first(snapshot: Snapshot, width: int, target: str, moment: Moment) -> Line:
         freshness_lines = [stale_line(moment)]
     whole, cut = text_width(path), min(text_width(path), max(12, room // 5))
     # the whole path is more important than the time watched, but less than the time of the look
-    fit_whole = [one for one in freshness_lines[:2] if line_width(one) + whole <= room]
-    fit_cut = [one for one in freshness_lines[1:] if line_width(one) + cut <= room]
-    right = [*fit_whole, *fit_cut, freshness_lines[-1]][0]
+    pairs = [*((line, whole) for line in freshness_lines[:2]), *((line, cut) for line in freshness_lines[1:])]
+    right = next((line for line, cells in pairs if line_width(line) + cells <= room), freshness_lines[-1])
     left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
     return spread(left, right, width - 1)
 

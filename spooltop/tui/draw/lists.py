@@ -37,11 +37,13 @@ from .elements import (
     first_fit,
     join,
     line_width,
+    merge,
     numbered,
     pad,
     pad_left,
     point_out,
     restyle,
+    rule,
     safe,
     select,
     shown,
@@ -78,6 +80,10 @@ class Column(Struct, frozen=True):
     """Cells to which it shrinks before a column is omitted; 0: it keeps its width."""
     gap: int = 2
     """Blank cells after it, where another one follows."""
+
+    def padded(self, text: str) -> str:
+        """Exactly as wide as the column."""
+        return (pad_left if self.align == "right" else pad)(text, self.width)
 
 
 def short_id(id: str, width: int, ends: Ends = ALONE) -> str:
@@ -318,17 +324,14 @@ def list_header(
 
 def title_line(columns: Sequence[Column], sort: Sort | None = None) -> Line:
     """The titles above their columns; the column of the order has an arrow."""
-    parts = [Span(" " * MARGIN)]
-    for i, column in enumerate(columns):
+    parts = []
+    for column in columns:
         arrow = ""
-        if sort is not None and column.sort and column.sort == sort.column:
+        if sort is not None and column.sort == sort.column:
             arrow = "↓" if sort.descending else "↑"
-        title = clip(column.title, column.width - text_width(arrow)) + arrow
-        text = pad_left(title, column.width) if column.align == "right" else pad(title, column.width)
-        parts.append((Style.KEY if arrow else Style.DIM)(text))
-        if i < len(columns) - 1:
-            parts.append(Style.DIM(" " * column.gap))
-    return join(*parts)
+        text = column.padded(clip(column.title, column.width - text_width(arrow)) + arrow)
+        parts += [(Style.KEY if arrow else Style.DIM)(text), Style.DIM(" " * column.gap)]
+    return join(" " * MARGIN, *parts[:-1])
 
 
 def sort_at(columns: Sequence[Column], x: int) -> str:
@@ -352,25 +355,19 @@ def row_line(
     """A row of the list, drawn by its ``columns``, with a ``sign`` before them. ``ends`` of the ids are what all rows share;
     ``texts`` are pointed out in the columns that a filter looks at."""
     parts = [Style.KEY("▌" if selected else " "), sign, Span(" ")]
-    for i, column in enumerate(columns):
+    for column in columns:
         value = column.value(row, moment)
         span = value if isinstance(value, Span) else Span(value)
-        fitted = span._replace(text=_fit(span.text, column, ends))
-        parts += point_out((fitted,), texts) if column.title in FILTERED else (fitted,)
-        if i < len(columns) - 1:
-            parts.append(Span(" " * column.gap))
-    line = join(*parts)
+        text = span.text if column.shorten is None else column.shorten(span.text, column.width, ends)
+        span = span._replace(text=column.padded(text))
+        parts += point_out((span,), texts) if column.title in FILTERED else (span,)
+        parts.append(Span(" " * column.gap))
+    line = merge(parts[:-1])
     return select(line) if selected else line
 
 
 FILTERED = frozenset({"source", "owner", "evidence", "state", "reason", "message", "file"})
 """The columns that a text of a filter may be found in."""
-
-
-def _fit(text: str, column: Column, ends: Ends) -> str:
-    if column.shorten is not None:
-        text = column.shorten(text, column.width, ends)
-    return pad_left(text, column.width) if column.align == "right" else pad(text, column.width)
 
 
 # Draws the consumers: a list, dead ones with claims first, and the facts about the chosen one below or next to it.
@@ -589,9 +586,7 @@ def _rows(
 def _detail(one: ConsumerRow, found: ConsumerList, width: int, height: int, moment: Moment) -> Lines:
     """A rule with the name, then what is known, the most important first."""
     name = clip(consumer_name(one), max(4, width - 16))
-    fill = "─" * max(0, width - 6 - len(name) - len(one.word) - 2)
-    rule = join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill} "))
-    head = join(rule, _STYLES.get(one.word, Style.NORMAL)(one.word), Style.RULE(" ─"))
+    head = rule(name, _STYLES.get(one.word, Style.NORMAL)(one.word), width)
     return [head, *fact_lines(_facts(one, found, width, height, moment), width, _LABEL)][:height]
 
 

@@ -33,6 +33,7 @@ from .elements import (
     clip,
     clip_left,
     dim,
+    faded,
     first_fit,
     frame,
     join,
@@ -680,9 +681,12 @@ def overview_panels(
     two_columns = width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH
     panels = _sections(snapshot, events, moment, 17 if two_columns else 9, 8 if two_columns else 6)
 
+    def fade(section: Section, width: int, rows: int) -> Lines:
+        return faded(section.draw(width, rows), moment)
+
     def column(*names: str) -> list[Section]:
         """The panels with these names, as far as there are any."""
-        return [panels[name] if moment.stale_for is None else _dimmed(panels[name]) for name in names if name in panels]
+        return [replace(panels[name], draw=partial(fade, panels[name])) for name in names if name in panels]
 
     if two_columns:
         left = max(_LEFT, (width - 3) // 2)
@@ -728,10 +732,6 @@ def _sections(
     if observation.ages is not None:
         panels["ages"] = ages_section(snapshot, "2", last=True)
     return panels
-
-
-def _dimmed(section: Section) -> Section:
-    return replace(section, draw=lambda width, rows: [restyle(line, Style.DIM) for line in section.draw(width, rows)])
 
 
 _TINY = 14
@@ -785,9 +785,7 @@ def overview(
         below += side_claims(snapshot, width, room - len(below))
         chart = depth_chart(snapshot, width, room - len(below))
         below += [BLANK] * (room - len(below) - len(chart)) + chart
-    if moment.stale_for is not None:
-        below = [restyle(line, Style.DIM) for line in below]
-    return lines + below
+    return lines + faded(below, moment)
 
 
 def _mail(snapshot: Snapshot, width: int) -> Lines:

@@ -52,6 +52,7 @@ from ..draw.elements import (
     clip,
     dim,
     join,
+    labelled,
     line_text,
     line_width,
     numbered,
@@ -62,7 +63,6 @@ from ..draw.elements import (
     text_width,
     visible,
     within,
-    wrap,
 )
 from ..draw.header import notice_lines
 from ..messages import NOTHING_SEEN
@@ -639,8 +639,8 @@ class ListScreen(TableScreen[None]):
         return self.query_one(VirtualList)
 
     @property
-    def sort(self) -> Sort | None:
-        """The order of the list in front; None where it has no other."""
+    def sort(self) -> Sort:
+        """The order of the list in front."""
         raise NotImplementedError
 
     def set_sort(self, sort: Sort) -> None:
@@ -662,30 +662,27 @@ class ListScreen(TableScreen[None]):
         """Sorts by the column whose title was clicked on; inverts the order where that is the column already."""
         if widget.id != "top":
             super().clicked(widget, x, y)
-        elif y == 1 and self.sort is not None and (column := self.column_at(x)):
+        elif y == 1 and (column := self.column_at(x)):
             if column == self.sort.column:
                 self.command("I")
             else:
                 self.sort_by(column)
 
     def do_sort_menu(self) -> None:
-        if self.sort is not None:
-            self.open_screen(SortScreen(self.session, tuple(self.sort_columns().items()), self.sort.column), self.sort_by)
+        self.open_screen(SortScreen(self.session, tuple(self.sort_columns().items()), self.sort.column), self.sort_by)
 
     def do_sort(self, step: int) -> None:
         """Sorts by the column ``step`` places further right."""
-        if self.sort is not None:
-            columns = list(self.sort_columns())
-            at = columns.index(self.sort.column) if self.sort.column in columns else 0
-            self.sort_by(columns[(at + step) % len(columns)])
+        columns = list(self.sort_columns())
+        at = columns.index(self.sort.column) if self.sort.column in columns else 0
+        self.sort_by(columns[(at + step) % len(columns)])
 
     def do_sort_invert(self) -> None:
-        if self.sort is not None:
-            self.set_sort(replace(self.sort, descending=not self.sort.descending))
+        self.set_sort(replace(self.sort, descending=not self.sort.descending))
 
     def sort_by(self, column: str | None) -> None:
         """Sorts the list in front by another column; None: as it is."""
-        if self.sort is not None and column is not None:
+        if column is not None:
             self.set_sort(replace(self.sort, column=column))
 
 
@@ -907,13 +904,8 @@ def _keys(names: str, room: int) -> str:
 
 
 def _entry(entry: HelpEntry, keys: int, width: int) -> Lines:
-    parts = wrap(_words(entry), max(8, width - keys - 6))
     key, style = (Style.DIM, Style.DIM) if entry.why_not else (Style.KEY, Style.NORMAL)
-    head = key(f"   {pad(_keys(shown(entry.keys), keys), keys)}")
-    return [
-        join(head, style(f"  {parts[0]}")),
-        *(join(style(f"{' ' * (keys + 5)}{part}")) for part in parts[1:]),
-    ]
+    return labelled(key(f"   {pad(_keys(shown(entry.keys), keys), keys)}  "), width - 1, _words(entry), style)
 
 
 class HelpScreen(TextScreen[None]):

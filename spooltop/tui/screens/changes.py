@@ -182,10 +182,8 @@ class InjectScreen(FormScreen[None]):
         else:
             content = "file" if texts["file"] else "text"
             options[content] = texts[content]
-        if int(texts["rate"] or "0"):
-            options["rate"] = int(texts["rate"])
-        if texts["source"]:
-            options["source"] = texts["source"]
+        given: dict[str, Json] = {"rate": int(texts["rate"] or "0"), "source": texts["source"]}
+        options |= {name: value for name, value in given.items() if value}
         self.open_plan(Action.INJECT, Selection(box=Box.NEW), options)
 
 

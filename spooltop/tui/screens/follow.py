@@ -29,7 +29,6 @@ from ..draw.elements import (
     safe,
     shown,
     when,
-    wrap,
 )
 from ..messages import MessagesTracked
 from .base import ScrollingScreen, Session, TextScreen
@@ -137,11 +136,8 @@ def _places(ids: Sequence[str], now: Mapping[str, str], most: int) -> Lines:
 
 def _step(step: TimelineStep, inner: int, several: bool, zone: Zone) -> Lines:
     who = f"{pad(clip_left(safe(step.id), _ID), _ID)} " if several else ""
-    indent = _TIME + len(who)
-    parts = wrap(shown(step.words), max(8, inner - indent))
-    style = Style.BAD if step.bad else Style.NORMAL
-    first = join(dim(pad(when(step.at, zone), _TIME)), who, style(parts[0]))
-    return [first, *(join(style(f"{' ' * indent}{part}")) for part in parts[1:])]
+    label = join(dim(pad(when(step.at, zone), _TIME)), who)
+    return labelled(label, inner, shown(step.words), Style.BAD if step.bad else Style.NORMAL)
 
 
 class FollowScreen(ScrollingScreen[None]):

@@ -17,9 +17,9 @@ from spooltop.errors import SpooltopError
 from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, escape, escape_text
 
-from ..commands import BOX_OF, LISTS, READING, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
+from ..commands import BOX_OF, LISTS, READING, SORTED, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.detail import detail, message_lines
-from ..draw.elements import BLANK, Line, Lines, Style, dim, join, point_out, restyle, shown, when, within
+from ..draw.elements import BLANK, Line, Lines, Style, dim, faded, join, point_out, restyle, shown, when, within
 from ..draw.header import header, notice_lines, problem_lines
 from ..draw.lists import (
     COLUMNS,
@@ -200,7 +200,7 @@ class MainScreen(ListScreen):
     def column_at(self, x: int) -> str | None:
         """The sort column whose title is at cell ``x`` of the list; None where there is none."""
         state = self.state
-        if state.snapshot.observation.is_mail:
+        if state.front not in SORTED or state.snapshot.observation.is_mail:
             return None
         times = state.moment.times
         if state.box is None:
@@ -235,7 +235,7 @@ class MainScreen(ListScreen):
         if state.panelled is not None and window[0] >= LISTS_WIDE:
             roomy = rows_below(state.panelled, *window) > 0
             lines = beside_list(row, read, snapshot, state.panelled, width, height, moment, roomy=roomy)
-            return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
+            return faded(lines, moment)
         return detail(row, read, width, height, moment=moment, worked=snapshot.rates.worked)
 
     def _draw_below(self, width: int, height: int) -> Lines:
@@ -243,8 +243,7 @@ class MainScreen(ListScreen):
         state = self.state
         if state.panelled is None:
             return []
-        lines = below_list(state.snapshot, state.panelled, width, height)
-        return [restyle(line, Style.DIM) for line in lines] if state.stale_for is not None else lines
+        return faded(below_list(state.snapshot, state.panelled, width, height), state.moment)
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
         state, moment = self.state, self.state.moment
@@ -509,8 +508,8 @@ class MainScreen(ListScreen):
         super().say_why_not(command, f"{reason} (copied)" if own else reason)
 
     @property
-    def sort(self) -> Sort | None:
-        return self.state.sort if self.state.overlay is None else None
+    def sort(self) -> Sort:
+        return self.state.here.sort
 
     def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
         self.state.window = (message.start, message.end)

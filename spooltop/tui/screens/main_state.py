@@ -17,7 +17,7 @@ from spooltop.model import FIRST_SORT, ConsumerList, ConsumerRow, KeptView, List
 from spooltop.model import query as filters
 from spooltop.model.vocabulary import Box, Clock, Lock, Row, Verdict
 
-from ..commands import BOX_OF, LISTS, ROOTS, SORTED, CommandContext, ListState, View
+from ..commands import BOX_OF, LISTS, ROOTS, CommandContext, ListState, View
 from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe, within
 from ..draw.lists import COLUMNS, CONSUMER_COLUMNS, Column, ranked_consumers
 from ..event_log import EventLog
@@ -165,11 +165,6 @@ class MainState(Struct):
     def here(self) -> ListState:
         """The choices of the user in the view in front, whatever was opened on it."""
         return self.lists[self.box or self.root]
-
-    @property
-    def sort(self) -> Sort | None:
-        """The order of the list in front; None where it has no other."""
-        return self.here.sort if self.root in SORTED else None
 
     @property
     def query(self) -> ListQuery | None:

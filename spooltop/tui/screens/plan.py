@@ -61,7 +61,6 @@ from ..draw.elements import (
     shown,
     visible,
     when,
-    wrap,
 )
 from ..draw.lists import owner_text
 from ..messages import Found, MessagesTracked, SnapshotTaken
@@ -582,10 +581,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
         if plan.command and plan.count:
             ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
             without = ", without force" if plan.force else ""
-            parts = wrap(f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
-            if len(parts) > _COMMAND_LINES:
-                parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
-            lines += [join(Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
+            words = f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}"
+            lines += labelled(Style.KEY("c "), inner, words, most=_COMMAND_LINES)
         if self.rate is not None:
             asked = "rate limit: ", Style.STRONG(f"{shown(self.rate.text)}_"), dim("   50, 50/s, 1000/m; empty: no limit")
             return [*lines, join(*asked)]
