@@ -1,16 +1,24 @@
-"""Targets that the words of a user name, for front ends that have not opened them yet."""
+"""Targets that the words of a user name, for front ends that have not opened them yet: paths, globs, URLs, and directories that
+hold several spools."""
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from spooltop.model import Box, Environ, OpenAs, Target, has_scheme
 
 from .backends import registry
-from .errors import SpooltopError
+from .errors import SpooltopError, Unreadable
+from .run_each import run_each
 from .settings import Settings, load
+
+_PATIENCE = 1.0
+"""Seconds within which a path answers. One that does not is a target: whoever looks at it says that it does not answer."""
+_ASKED = 100
+"""Maximum number of directories in one that are asked for another kind of queue: each is looked into."""
 
 
 def identify_target(spec: str, *, as_kind: str = "", environ: Environ | None = None) -> Target:
@@ -22,21 +30,85 @@ def _identify(spec: str, as_kind: str, found: Settings) -> Target:
     return registry.identify(spec, OpenAs(as_kind or found.kind_of(spec), environ=found.words))[1]
 
 
+class _Seen(NamedTuple):
+    """A path: whether it can be opened, as far as this user can know, its real path, and the spools in it."""
+
+    opens: bool
+    real: str
+    inside: Sequence[str] = ()
+
+
 def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = False) -> list[str]:
-    """Returns the targets that ``words`` (paths, globs, directories that hold several spools, URLs) name, each once. A URL of
-    which a server does not tell what it stands for is a target itself, so that whoever opens it hears why; with ``strict`` that
-    is raised as ``SpooltopError``."""
+    """Returns the targets that ``words`` name, each once, in their order.
+
+    A directory that is no target itself stands for the spools and queues directly in it. A glob stands for all that it matches
+    and that can be opened, or that this user may not look into. Every other word is a target, so that whoever opens it hears what
+    is wrong with it; so is a glob that matches nothing, and a URL of which a server does not tell what it stands for. With
+    ``strict`` that is raised as ``SpooltopError``. Creates nothing.
+    """
     names = [name for word in words for name in (_expanded(word, strict) if has_scheme(word) else (word,))]
     if all(map(has_scheme, names)):
         return list(dict.fromkeys(names))  # what finds directories takes as long to load as a server takes to look at
-    from spooltop.backends.directory.detect import find_targets
+    from .backends.directory.scan import is_spool_at
 
-    found = load(os.environ)
+    settings = load(os.environ)
 
-    def is_queue(path: str) -> bool:
-        return bool(found.kind_of(path)) or registry.is_queue(path, environ=found.words)
+    def look(path: str) -> _Seen:
+        if "://" in path:
+            return _Seen(True, path)
+        real = os.path.realpath(path)
+        if is_spool_at(path):
+            return _Seen(True, real)  # by a tenth of what it takes to identify it
+        try:
+            _identify(path, as_kind, settings)
+        except Unreadable:
+            return _Seen(True, real)
+        except SpooltopError:
+            return _Seen(False, real, _queues_in(path, settings))
+        return _Seen(True, real)
 
-    return find_targets(names, partial(_identify, as_kind=as_kind, found=found), is_queue)
+    matched: list[tuple[str, bool]] = []
+    expanded = [os.path.expanduser(name) for name in names]
+    for name, found in zip(expanded, run_each(expanded, _matches, _PATIENCE), strict=True):
+        matched += [(path, True) for path in found or ()] or [(name, False)]
+    seen = run_each([path for path, _ in matched], look, _PATIENCE)
+    targets: dict[str, str] = {}
+    for (path, by_glob), one in zip(matched, seen, strict=True):
+        one = one or _Seen(True, os.path.abspath(path))
+        if one.inside:
+            for name in one.inside:
+                targets.setdefault(os.path.join(one.real, name), os.path.join(path, name))
+        elif one.opens or not by_glob:
+            targets.setdefault(one.real, path)
+    return list(targets.values())
+
+
+def _matches(word: str) -> Sequence[str]:
+    """Returns the paths that match a glob; none for any other word."""
+    if "://" in word or not glob.has_magic(word) or os.path.lexists(word):
+        return ()
+    return sorted(glob.glob(word))  # noqa: PTH207  words are text, and stay as they were typed
+
+
+def _queues_in(path: str, settings: Settings) -> Sequence[str]:
+    """Returns the names of the spools and other queues directly in the directory ``path``; links are not followed."""
+    from .backends.directory.detect import spool_of_box
+    from .backends.directory.scan import is_spool_at
+
+    if spool_of_box(os.path.abspath(path)) is not None:
+        return ()
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return ()
+    spools = {name for name in names if is_spool_at(os.path.join(path, name), follow=False)}
+    others = [name for name in names if name not in spools and not name.startswith(".")][:_ASKED]
+    queues = spools.union(
+        name for name in others
+        if settings.kind_of(place := os.path.join(path, name)) or registry.is_queue(place, environ=settings.words)
+    )  # fmt: skip
+    return [name for name in names if name in queues]
 
 
 def _expanded(url: str, strict: bool) -> tuple[str, ...]:

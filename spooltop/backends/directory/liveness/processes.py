@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from errno import ENOSYS, EPERM
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -293,49 +293,34 @@ class Processes:
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         """Returns the CPU time used by a process and all its living descendants: for each (pid, start in epoch seconds, CPU
         seconds so far, including those of children that ended). None where not all of it is visible."""
-        import psutil
-
         family = [pid]
         used = []
-        try:
+        with suppress(OSError):
             for member in family:  # grows while it is walked
-                one = psutil.Process(member)
+                seen = _told(member, "cpu_times", "create_time")
                 children = self._children(member)
-                if len(family) + len(children) > _FAMILY_AT_MOST:
+                if None in seen.values() or len(family) + len(children) > _FAMILY_AT_MOST:
                     return None
                 family += [child for child in children if child not in family]
-                with one.oneshot():
-                    times = one.cpu_times()
-                    # Not every system tells the times of the children that ended.
-                    total = sum(getattr(times, kind, 0.0) for kind in ("user", "system", "children_user", "children_system"))
-                    used.append((member, one.create_time(), total))
-        except (psutil.Error, OSError):
-            return None  # ended meanwhile, or closed to this user
-        return tuple(used)
+                # Not every system tells the times of the children that ended.
+                kinds = ("user", "system", "children_user", "children_system")
+                used.append((member, seen["create_time"], sum(getattr(seen["cpu_times"], kind, 0.0) for kind in kinds)))
+            return tuple(used)
+        return None  # ended meanwhile, or closed to this user
 
     def use(self, pid: int) -> ProcessUse | None:
         """Returns what a process uses, without its children; None where that is not visible, or it has ended."""
-        import psutil
-
-        seen = self.process(pid)
-        if seen is None or seen.started is None or seen.zombie:
+        process = self.process(pid)
+        if process is None or process.started is None or process.zombie:
             return None
-        try:
-            one = psutil.Process(pid)
-            with one.oneshot():
-                times, memory = one.cpu_times(), one.memory_info().rss
-        except psutil.Error:
-            return None  # ended meanwhile, or closed to this user
-        return ProcessUse(seen.started, times.user + times.system, memory, bool(seen.stopped))
+        times, memory = _told(pid, "cpu_times", "memory_info").values()
+        if times is None or memory is None:
+            return None
+        return ProcessUse(process.started, times.user + times.system, memory.rss, bool(process.stopped))
 
     def command_line(self, pid: int) -> str:
         """The whole command line of a process, "" where it is not visible."""
-        import psutil
-
-        try:
-            return " ".join(psutil.Process(pid).cmdline())
-        except psutil.Error:
-            return ""
+        return " ".join(_told(pid, "cmdline")["cmdline"] or ())
 
     def seconds(self, ticks: int) -> float:
         """Clock ticks since boot, as a presence file has them, in seconds."""
@@ -537,14 +522,18 @@ class Processes:
 
 def _described(process: Process) -> Process:
     """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
-    import psutil
-
-    try:
-        seen = psutil.Process(process.pid).as_dict(["create_time", "name", "username", "cmdline"])
-    except psutil.Error:
-        return process  # it ended
+    seen = _told(process.pid, "create_time", "name", "username", "cmdline")
     command = program_of(seen["cmdline"] or []) or seen["name"] or None
     return replace(process, command=command, user=seen["username"], since=seen["create_time"])
+
+
+def _told(pid: int, *names: str) -> dict[str, Any]:
+    """These attributes of a process as psutil tells them; None for each that this user may not know, and where it has ended."""
+    import psutil
+
+    with suppress(psutil.Error):
+        return dict.fromkeys(names) | psutil.Process(pid).as_dict(names)
+    return dict.fromkeys(names)
 
 
 # The kernel's table of locks, read twice, and the owners of a lock in it.
