@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
@@ -17,14 +15,14 @@ from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, r
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, role_of, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
-from spooltop.model import Environ, Row, escape
+from spooltop.model import Environ, Frozen, Row, escape
 
 from .errors import NotASpool, Unreadable
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 
 
-class SortedFile(Struct, frozen=True):
+class SortedFile(Frozen):
     """A file, and what a layout makes of it. ``rule`` is the path of the match; of a file in no box it says what else the file
     is, or that nothing matches it. ``facts`` are times (epoch seconds), numbers and texts by name. ``row`` is the message as
     every view shows it, with its box, age, holder and verdict; None for a file in no box."""

@@ -16,10 +16,8 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from msgspec import Struct
-
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
-from spooltop.model import Environ, Target, escape, full_name, has_password, has_scheme, parse_toml
+from spooltop.model import Environ, Frozen, Target, escape, full_name, has_password, has_scheme, parse_toml
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds
@@ -45,7 +43,7 @@ SECRET = "redis_password"
 NAMES = (*Thresholds.__struct_fields__, *LISTS, *_WORDS)
 
 
-class Settings(Struct, frozen=True):
+class Settings(Frozen):
     """``words`` are the settings as the environment writes them (``SPOOLTOP_NAME`` → text, and the rest of the environment);
     ``origins`` says where each is set: ``SPOOLTOP_NAME``, or ``name in FILE``."""
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from msgspec import Struct
-
 from spooltop.errors import UsageError
-from spooltop.model import Box, Selection, Sort, Verdict, parse_age, parse_rate, unescape
+from spooltop.model import Box, Frozen, Selection, Sort, Verdict, parse_age, parse_rate, unescape
 from spooltop.startup import WITH_VALUE
 
 from .context import Arguments, Terminal
@@ -174,7 +172,7 @@ class Parser(argparse.ArgumentParser):
         args.yes_count = int(counts[0]) if counts else None
 
 
-class Command(Struct, frozen=True):
+class Command(Frozen):
     """A command. ``runs`` is "module:function" below this package, imported only when the command is called. ``own`` are its
     arguments besides those of all commands. With ``locks`` any directory may be one of lock files."""
 

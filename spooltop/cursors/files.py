@@ -37,7 +37,7 @@ from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import REAL_FILES, GrowingFiles, closing, open_regular
 from spooltop.errors import Refused
-from spooltop.model import Clock, Json, LockHolder, escape, json_object
+from spooltop.model import Clock, Frozen, Json, LockHolder, escape, json_object
 from spooltop.stop_event import StopEvent
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
@@ -125,7 +125,7 @@ Content: TypeAlias = tuple[tuple[int, int, int], str, int]
 """The state of a file, the error of reading it and the hash of its bytes."""
 
 
-class Version(Struct, frozen=True):
+class Version(Frozen):
     """A content of a cursor file, or why it could not be read. ``at`` is when it was read, in epoch seconds. ``unread`` is how
     many writes between the version before and this one were not read. By ``handle`` a ``WriterWatch`` knows it."""
 

@@ -9,9 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from msgspec import Struct
-
-from spooltop.model import Json, JsonObject, LockHolder, escape
+from spooltop.model import Frozen, Json, JsonObject, LockHolder, escape
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 
@@ -21,7 +19,7 @@ VERDICTS = (
 """All verdicts on cursors."""
 
 
-class CursorWrite(Struct, frozen=True):
+class CursorWrite(Frozen):
     """A line of ``.cursors.journal``: a write by ``CursorFile.advance``, under its lock. ``old`` is the replaced value."""
 
     at: float
@@ -31,7 +29,7 @@ class CursorWrite(Struct, frozen=True):
     writer: LockHolder
 
 
-class CursorSource(Struct, frozen=True):
+class CursorSource(Frozen):
     """A cursor file as it was read, or the cursors that a server keeps.
 
     ``sections`` is source → value; None if it does not parse (``error`` says why). ``shared`` is False for one file per source.
@@ -72,7 +70,7 @@ class CursorSource(Struct, frozen=True):
     lower bound."""
 
 
-class Poll(Struct, frozen=True):
+class Poll(Frozen):
     """A poll according to its log: ``new`` messages from the cursor ``start``, ``end`` after it, as written in ``line``."""
 
     source: str
@@ -83,7 +81,7 @@ class Poll(Struct, frozen=True):
     line: str = ""
 
 
-class CursorSection(Struct, frozen=True):
+class CursorSection(Frozen):
     """A source's value in one file, as written: an entry of the history.
 
     ``shown`` is the cursor in it, escaped ("" if it is the value itself). ``held_by`` are those that were seen to hold the lock.
@@ -120,7 +118,7 @@ class CursorSection(Struct, frozen=True):
     repeated: bool = True
 
 
-class Cursor(Struct, frozen=True):
+class Cursor(Frozen):
     """A source's cursor with its verdict, as ``observe`` derived it from many looks.
 
     ``value`` is the current value in the file (the last good one if it does not parse). ``verdict`` is one of ``VERDICTS``;
@@ -316,7 +314,7 @@ def type_change(before: Json, after: Json) -> str:
 _NUMBER = r"-?(0|[1-9][0-9]{0,3999})"
 
 
-class ParsedValue(Struct, frozen=True):
+class ParsedValue(Frozen):
     """``value`` is the whole section as it will be stored in the file; ``words`` say how the text was read."""
 
     value: Json

@@ -25,9 +25,9 @@ from spooltop.backends.journal.record_log import Intent, ItemOutcome, RecordType
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
-from spooltop.model import Action, Box, Candidates, Capabilities, Item, Json, Refusal, Request, Row, Stop, escape, same_json
-from spooltop.model.plan import RowItem
+from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem
 from spooltop.model.redact import unredact
+from spooltop.model.vocabulary import Action, Box, Json, Row, Stop, escape, same_json
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
@@ -35,7 +35,7 @@ from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, fold
 # operation action time user undoes file source had before after result schema line operation time outcome reason
 
 
-class CursorSetIntent(Intent, frozen=True):
+class CursorSetIntent(Intent):
     """The intent to set one cursor. ``had`` is False if the source had no section."""
 
     file: str
@@ -57,7 +57,7 @@ CURSORS = RecordType(
 
 # Pins the cursor that is to be set, and describes the change, its risks, or the reason for a refusal.
 
-class CursorRef(PinnedChange[CursorSetIntent], frozen=True):
+class CursorRef(PinnedChange[CursorSetIntent]):
     """The pin of a cursor in a plan: its ``file``, as shown, ``shared`` or of one source, in the directory ``folder_id`` (device,
     inode)."""
 

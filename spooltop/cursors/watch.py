@@ -14,13 +14,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
 from spooltop.engine.system.files import GrowingFiles
 from spooltop.errors import UsageError
-from spooltop.model import Action, Environ, Json, JsonObject, Observation, Problem, Severity, age, escape, fit, interval
+from spooltop.model import Action, Environ, Frozen, Json, JsonObject, Observation, Problem, Severity, age, escape, fit, interval
 from spooltop.model.redact import Redactor
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name
 from spooltop.observe.thresholds import Thresholds
@@ -462,7 +461,7 @@ TAIL = 64 << 10
 _FILES_AT_MOST = 64
 
 
-class LogGlob(Struct, frozen=True):
+class LogGlob(Frozen):
     """The files that match ``pattern``. All belong to ``source``; if that is None, each belongs to the source in its name."""
 
     pattern: str

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from msgspec import Struct
+from spooltop.model import Frozen
 
 from .atomic import drop_drafts, open_shared
 from .cursors import timeouts_since
@@ -34,7 +34,7 @@ _PATIENCE = 0.2
 """Seconds that counting waits for its own file: a count is no reason to hang."""
 
 
-class Count(Struct, frozen=True):
+class Count(Frozen):
     """``n`` times ``what`` happened, to ``of`` (a lock, a source; "" for none), at about ``at`` (epoch seconds; 0: long ago)."""
 
     at: float

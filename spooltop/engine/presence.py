@@ -13,10 +13,8 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
 from spooltop.errors import UsageError
-from spooltop.model import Owner, QueueIdentity, Verdict, escape, finite, json_object
+from spooltop.model import Frozen, Owner, QueueIdentity, Verdict, escape, finite, json_object
 
 from .dirs import SpoolDirs
 from .names import in_cur
@@ -71,7 +69,7 @@ class Presence(NamedTuple):
         return Owner(self.host, self.pid, self.since, self.command, moves_to=moves_to)
 
 
-class HostView(Struct, frozen=True):
+class HostView(Frozen):
     """Point of view from which claims are judged: ``machine``, whether only one machine can have the file system mounted at a
     time (``local``), and whether a setting declares that only this machine ever did (``only_here``, the setting
     ``claims.hosts``)."""

@@ -11,10 +11,10 @@ from itertools import chain, islice
 from typing import Annotated, BinaryIO
 from weakref import WeakSet
 
-from msgspec import Meta, MsgspecError, Struct, json
+from msgspec import Meta, MsgspecError, json
 
 from spooltop.errors import LockTimedOut, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model import Box, Clock, mover_of
+from spooltop.model import Box, Clock, Frozen, mover_of
 
 from .arguments import Data, check_data, check_text
 from .atomic import discard, open_shared, publish_new
@@ -94,7 +94,7 @@ _CAP = 4096
 _SWEPT_AT_ONCE = 1000
 
 
-class Record(Struct, frozen=True):
+class Record(Frozen):
     """The final name of a message, and when it was put (epoch seconds)."""
 
     name: Annotated[str, Meta(pattern=r"\A[^./\0][^/\0]*\Z")]  # whoever may write the spool wrote it: none may lead out of tmp

@@ -17,9 +17,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from msgspec import Struct
-
-from spooltop.model import ASIDE, Box, Json, JsonObject, json_object
+from spooltop.model import ASIDE, Box, Frozen, Json, JsonObject, json_object
 
 from .atomic import discard, write_new
 from .dirs import SpoolDirs
@@ -29,7 +27,7 @@ from .system.files import Files, closing, read_small
 _META_CAP = 64 * 1024
 
 
-class Entry(Struct, frozen=True):
+class Entry(Frozen):
     """Message that was set aside."""
 
     box: Box

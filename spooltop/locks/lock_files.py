@@ -22,7 +22,6 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.backends.access import closed_words, why_closed, why_read_only
@@ -47,6 +46,7 @@ from spooltop.model.vocabulary import (
     LOCK_SUFFIXES,
     QUEUE_SUFFIX,
     READ_WRITE_SUFFIX,
+    Frozen,
     Lock,
     LockHolder,
     Verdict,
@@ -67,7 +67,7 @@ _LOCKS_AT_MOST = 64
 _LINK = r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z"
 
 
-class Marker(Struct, frozen=True):
+class Marker(Frozen):
     """The content of a soft lock: the ``pid`` on ``host`` (None: not named, or not yet) that has it ``since`` (epoch seconds,
     of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end; ``until`` is that
     end where it is given (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the

@@ -32,8 +32,7 @@ from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
 from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
-from spooltop.model import Candidates, Capabilities, Item, Outcome, Refusal, Request, Selection
-from spooltop.model.plan import RowItem
+from spooltop.model import Candidates, Capabilities, Item, Outcome, Refusal, Request, RowItem, Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
 from .lock_files import (
@@ -58,7 +57,7 @@ _Below = Annotated[str, Meta(pattern=rf"\A(?:{PART}(?:/{PART})*)?\Z")]
 _Absolute = Annotated[str, Meta(pattern=r"\A/")]
 
 
-class LockRecord(Intent, frozen=True):
+class LockRecord(Intent):
     """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path),
     names of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is
     the lock as it is shown; ``mtime`` is in epoch seconds."""
@@ -234,7 +233,7 @@ def put_back(one: LockRecord, folder: int, files: Files) -> None:
 
 # Pins the locks and the tickets that are to be removed.
 
-class LockRef(PinnedChange[LockRecord], frozen=True):
+class LockRef(PinnedChange[LockRecord]):
     """The pin of a lock in a plan: what identifies it, its directory (device, inode), and the pid that had it. The ``record`` has
     the lock as it was read. ``pin`` is None for a lock that is to be put back."""
 

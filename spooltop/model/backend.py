@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
 from spooltop.errors import SpooltopError
 
@@ -19,7 +19,7 @@ from .plan import AuditTrail, Batches, Candidates, OperationRecord, Plan, Progre
 from .queue import Queue, QueueOptions
 from .redact import Redactor
 from .target import Target
-from .vocabulary import Action, Box, Clock, Environ, Holders, Key, Lock, Payload, Row, Stop
+from .vocabulary import Action, Box, Clock, Environ, Frozen, Holders, Key, Lock, Payload, Row, Stop
 
 if TYPE_CHECKING:
     from .snapshot import ConsumerList, Observation
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK, Action.PAUSE, Action.RESUME)
 
 
-class Capabilities(Struct, frozen=True):
+class Capabilities(Frozen):
     """The reason for each action that is not available, in words that say what to do. An action that is not named is allowed.
     ``commands`` are those of the queue's own program that do what is not available here, with ``{id}`` for the message. ``boxes``
     are those that an action takes messages from; an action that is not named takes them from where it does in a spool."""
@@ -82,7 +82,7 @@ def command_for(template: str, id: str) -> str:
     return template.replace("{id}", shlex.quote(id)) if template else ""
 
 
-class Sort(Struct, frozen=True):
+class Sort(Frozen):
     """Order of a list. ``column``: age (time since put), held (time in the box), size, source, tries, verdict, name."""
 
     column: str = "age"
@@ -97,7 +97,7 @@ LONGEST_FILTER = 1000
 """Characters of a filter that is kept."""
 
 
-class KeptView(Struct, frozen=True):
+class KeptView(Frozen):
     """The choices that are kept. ``view`` is the one in front ("": none is kept), ``sorts`` the orders of lists by their boxes
     and "consumers". No filter is kept in force, because it would hide trouble from somebody who has forgotten it:
     ``last_filter`` is only what ``n`` goes on with."""
@@ -107,7 +107,7 @@ class KeptView(Struct, frozen=True):
     last_filter: Annotated[str, Meta(max_length=LONGEST_FILTER)] = ""
 
 
-class ListQuery(Struct, frozen=True):
+class ListQuery(Frozen):
     """A box to list, narrowed by a filter (grammar: ``model.query``) and by a selection, in an order."""
 
     box: Box
@@ -221,7 +221,7 @@ SPOOL = "spool"
 """The word for a job spool, where others name a layout."""
 
 
-class OpenAs(Struct, frozen=True):
+class OpenAs(Frozen):
     """Options that decide what a path is. ``as_kind`` names it: ``spool`` treats a mail folder as a job spool, any other word is
     the layout of a directory. ``locks`` treats any other directory as one of lock files. ``cursor_files`` make a target of any
     directory. ``environ`` says where the user's own layouts are."""
@@ -229,7 +229,7 @@ class OpenAs(Struct, frozen=True):
     as_kind: str = ""
     locks: bool = False
     cursor_files: tuple[str, ...] = ()
-    environ: Environ = {}
+    environ: Environ = field(default_factory=dict)
 
     @property
     def as_spool(self) -> bool:
@@ -237,7 +237,7 @@ class OpenAs(Struct, frozen=True):
         return self.as_kind == SPOOL
 
 
-class OpenSettings(Struct, frozen=True):
+class OpenSettings(Frozen):
     """Options and settings with which a target is opened.
 
     ``read_only`` says why nothing may be changed. With ``watch`` the reader listens for changes. ``words`` are all settings as
@@ -252,7 +252,7 @@ class OpenSettings(Struct, frozen=True):
     asked: OpenAs = OpenAs()
     watch: bool = True
     clock: Clock = time.time
-    words: Environ = {}
+    words: Environ = field(default_factory=dict)
     hosts: str = "any"
     pids: str = "any"
     retention: float = 0.0
@@ -264,7 +264,7 @@ class OpenSettings(Struct, frozen=True):
     side_files: tuple[str, ...] = ()
 
 
-class OpenedOperator(Struct, frozen=True):
+class OpenedOperator(Frozen):
     """Operator of a target. ``flags`` are the options that a command needs to open the target again. ``consumers`` looks at who
     takes what is moved to ``new``: the observation may be of the claims alone. ``keeps_trash``: what is purged goes to a trash
     that expires."""
@@ -287,7 +287,7 @@ class SideWatch(Protocol):
         """Ends the thread and waits for it."""
 
 
-class OpenedTarget(Struct, frozen=True):
+class OpenedTarget(Frozen):
     """Opened target. ``operator`` opens what changes it, on first use: reading does not wait for that; None for a target that
     has nothing to change."""
 

@@ -13,10 +13,10 @@ from msgspec.structs import force_setattr
 
 from spooltop.errors import Refused, Stopped
 
-from .vocabulary import Action, Box, Environ, Json, JsonObject, Key, Ref, Row, Stop, Verdict, duration, escape, rate_limit
+from .vocabulary import Action, Box, Environ, Frozen, Json, JsonObject, Key, Ref, Row, Stop, Verdict, duration, escape, rate_limit
 
 
-class Selection(Struct, frozen=True):
+class Selection(Frozen):
     """A choice of messages; all conditions hold together.
 
     ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box.
@@ -224,14 +224,14 @@ class RowItem(Item, Struct, frozen=True):
     value: Json = None
 
 
-class Request(Struct, frozen=True):
+class Request(Frozen):
     """A change that is asked for ``at`` epoch seconds. ``force`` does what is refused otherwise; ``options`` are those of the
     action. ``progress`` is told how far the search for its items has come."""
 
     action: Action
     selection: Selection
     force: bool = False
-    options: JsonObject = {}
+    options: JsonObject = field(default_factory=dict)
     at: float = 0.0
     progress: Progress = field(default_factory=Progress)
 
@@ -251,7 +251,7 @@ class Request(Struct, frozen=True):
         return (box,)
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Frozen):
     """A thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) does it anyway."""
 
     row: Row
@@ -259,7 +259,7 @@ class Refusal(Struct, frozen=True):
     forceable: bool = False
 
 
-class Candidates(Struct, frozen=True):
+class Candidates(Frozen):
     """Items and refusals that a backend finds for a request.
 
     ``notes`` are sentences for the person who decides. ``missing`` are named ids that no message here has (not escaped).
@@ -287,7 +287,7 @@ class Confirm(StrEnum):
     NOTHING = ""
 
 
-class Plan(Candidates, frozen=True, kw_only=True):
+class Plan(Candidates, kw_only=True):
     """Pinned list of changes: it stays as it is while the spool changes.
 
     ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a shell,
@@ -304,7 +304,7 @@ class Plan(Candidates, frozen=True, kw_only=True):
     confirm: Confirm = Confirm.NOTHING
     force: bool = False
     command: tuple[str, ...] = ()
-    options: JsonObject = {}
+    options: JsonObject = field(default_factory=dict)
     undone: Action | None = None
     unproven: int = 0
     warnings: Mapping[str, int] = {}
@@ -390,7 +390,7 @@ class NotDone(dict[tuple[Outcome, str], "array[int]"]):
             self.setdefault((result.outcome, result.reason), array("Q")).append(place)
 
 
-class Result(Struct, frozen=True):
+class Result(Frozen):
     """Result of a plan. ``stopped`` if it ended early; ``untried`` counts the items that were not reached."""
 
     operation: str
@@ -419,7 +419,7 @@ class Result(Struct, frozen=True):
         return sum(len(places) for (one, _), places in self.not_done.items() if one is outcome)
 
 
-class OperationRecord(Struct, frozen=True):
+class OperationRecord(Frozen):
     """A line of the list of operations. ``open``: the intent was journalled but no result (a crash in between)."""
 
     operation: str
@@ -439,7 +439,7 @@ class OperationRecord(Struct, frozen=True):
 # Locations of messages that are tracked by id.
 
 
-class TrackedMessage(Struct, frozen=True):
+class TrackedMessage(Frozen):
     """Location of the message with one id, as far as it was seen. Times are epoch seconds.
 
     ``box`` is its current box; None if it is in no box (``gone_at`` says since when at the latest) or not found yet. ``place`` in
@@ -472,7 +472,7 @@ def _terminal() -> str | None:
 _Id = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
-class Actor(Struct, frozen=True):
+class Actor(Frozen):
     """The process of the user who makes a change, and where that user is: the environment and the terminal say so, None if they
     do not."""
 
@@ -488,7 +488,7 @@ class Actor(Struct, frozen=True):
         return Actor(os.geteuid(), os.getpid(), environ.get("SUDO_USER"), environ.get("SSH_CONNECTION"), terminal())
 
 
-class AuditLine(Struct, frozen=True):
+class AuditLine(Frozen):
     """A step of an operation.
 
     ``event`` is ``before`` (no result was written: these ``names`` were about to be changed) or ``after`` (``results``, after
@@ -509,7 +509,7 @@ class AuditLine(Struct, frozen=True):
     trusted: bool = True
 
 
-class AuditTrail(Struct, frozen=True):
+class AuditTrail(Frozen):
     """The steps of one operation in their order, and the faults of the journal, in words."""
 
     lines: tuple[AuditLine, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from msgspec import Struct
+from .vocabulary import Frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
 Device = tuple[int, int]
 
 
-class LockLine(Struct, frozen=True):
+class LockLine(Frozen):
     """A line of the table: ``kind`` flock, posix or ofd; ``pid`` is -1 or 0 where the kernel gives none; ``device`` (major,
     minor); ``exclusive``: a write lock, which except for a flock needs a descriptor open for writing."""
 
@@ -48,7 +48,7 @@ def parse_locks(text: bytes) -> list[LockLine]:
 
 # The parser of ``/proc/self/mountinfo``, proc(5). Imports nothing: it runs before the first paint.
 
-class Mount(Struct, frozen=True):
+class Mount(Frozen):
     """A mount of the table. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs (btrfs).
     ``readonly`` says that no mount of the file system can be written; a mount of it may be read-only even if it is not:
     statvfs(3) tells. ``source`` is what is mounted (a device, a server), ``options`` are those of the mount and of the file

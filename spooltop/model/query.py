@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from spooltop.errors import UsageError
 
-from .vocabulary import Box, Lock, Row, Verdict, escape, parse_age, since
+from .vocabulary import Box, Frozen, Lock, Row, Verdict, escape, parse_age, since
 
 if TYPE_CHECKING:
     from spooltop.cursors.model import Cursor
@@ -109,7 +109,7 @@ class MessageFacts:
         return self._row.box in (Box.CUR, Box.TMP)
 
 
-class Fields(Struct, frozen=True):
+class Fields(Frozen):
     """Facts that are known at once."""
 
     texts: tuple[str, ...]
@@ -178,7 +178,7 @@ KEYED = r"(?s)([A-Za-z]+):(.*)"
 """Matches ``key:value``."""
 
 
-class Words(Struct, frozen=True):
+class Words(Frozen):
     """Text to be found. ``glob``: ``*`` and ``?`` in it have their meaning; else it occurs somewhere as it is."""
 
     text: str
@@ -196,7 +196,7 @@ class Words(Struct, frozen=True):
         return self.text if self.glob else _quote(self.text, always=always or "*" in self.text)
 
 
-class Term(Struct, frozen=True):
+class Term(Frozen):
     """A condition on the fact that ``key`` names ("": text anywhere, or with a glob one of the texts in full).
 
     ``words`` is what is compared, or how a number was written; ``number`` is that number, an age in seconds. With ``compare``
@@ -262,7 +262,7 @@ _OPERATOR = r"(?s)(>=|<=|>|<|=)?(.*)"
 _PLAIN = r"[A-Za-z0-9._-]+"
 
 
-class Query(Struct, frozen=True):
+class Query(Frozen):
     """A parsed filter.
 
     ``terms`` are (term, wanted); wanted is False after ``!``. ``incomplete`` are terms that a lenient parse left out, as typed.

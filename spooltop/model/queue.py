@@ -11,9 +11,7 @@ from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias
 
-from msgspec import Struct
-
-from .vocabulary import escape
+from .vocabulary import Frozen, escape
 
 if TYPE_CHECKING:
     from .snapshot import Pause
@@ -62,7 +60,7 @@ class InterruptedMove(NamedTuple):
     claims: Sequence[tuple[str, str]]
 
 
-class QueueCounts(Struct, frozen=True):
+class QueueCounts(Frozen):
     """Messages of a queue by what they wait for: ``ready`` may be claimed now, ``delayed`` later, ``unclaimable`` never (the
     name is too long). The others are claimed: by consumers that are ``running``, ``dead`` or ``unknown``. ``leases_end`` is the
     number of seconds until the last lease of those that run ends if it is not renewed; None where there are no leases."""
@@ -154,7 +152,7 @@ class Guarantee(StrEnum):
     DELAY = "delay"
 
 
-class QueueOptions(Struct, frozen=True):
+class QueueOptions(Frozen):
     """Options with which a queue is opened. ``action`` is the word for it in errors ("put"). ``durable`` asks for ``DURABLE``
     where the queue lets its users choose; ``hosts`` is the setting ``claims.hosts``; ``as_spool`` treats a mail folder as a job
     spool. ``create`` makes what is missing on a server. ``words`` loads all settings as the environment writes them."""

@@ -9,11 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from .backend import Capabilities
 from .plan import Selection
-from .vocabulary import DIED, Box, Key, Lock, Owner, Row, Verdict, age, at_most, count, duration, escape, percent, since, size
+from .vocabulary import (
+    DIED,
+    Box,
+    Frozen,
+    Key,
+    Lock,
+    Owner,
+    Row,
+    Verdict,
+    age,
+    at_most,
+    count,
+    duration,
+    escape,
+    percent,
+    since,
+    size,
+)
 
 if TYPE_CHECKING:
     from spooltop.cursors.model import Cursor, CursorSource, Poll
@@ -21,7 +38,7 @@ if TYPE_CHECKING:
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
 
 
-class Capacity(Struct, frozen=True):
+class Capacity(Frozen):
     """Free part of a resource, in ``unit``. None: not known.
 
     ``name``: disk, inodes, memory, or what a backend calls its own. ``readonly``: nothing can be written to it. ``full``
@@ -43,7 +60,7 @@ class Capacity(Struct, frozen=True):
         return size(self.free) if self.unit == "bytes" else count(self.free)
 
 
-class Disk(Struct, frozen=True):
+class Disk(Frozen):
     """Free space on the file system of a directory, for the current user (statvfs f_bavail, f_favail). None: not known. Front
     ends and rules read ``Observation.capacities``; here is what is of a file system alone."""
 
@@ -84,7 +101,7 @@ def capacity_words(capacities: tuple[Capacity, ...], disk: Disk | None) -> Itera
 
 # Messages that came and went between two looks, and how attempts on them ended. All times are epoch seconds.
 
-class Completion(Struct, frozen=True):
+class Completion(Frozen):
     """A finished message: put, claimed and gone at these times, None if not known."""
 
     put_at: float | None
@@ -92,7 +109,7 @@ class Completion(Struct, frozen=True):
     gone_at: float
 
 
-class _Attempt(Struct, frozen=True):
+class _Attempt(Frozen):
     ended: str | None
     delayed: bool
 
@@ -102,7 +119,7 @@ class _Attempt(Struct, frozen=True):
         return self.ended != DIED and (self.ended is not None or self.delayed)
 
 
-class Return(_Attempt, frozen=True):
+class Return(_Attempt):
     """An attempt whose message was given back by its consumer. ``ended`` is how the attempt ended, None if the name does not
     say; ``delayed``: the message waits before the next attempt."""
 
@@ -110,7 +127,7 @@ class Return(_Attempt, frozen=True):
     at: float
 
 
-class Tried(_Attempt, frozen=True):
+class Tried(_Attempt):
     """A message in ``new`` or ``cur`` with ``attempts`` attempts without success; ``ended`` and ``delayed`` as in ``Return``, of
     the last one."""
 
@@ -127,7 +144,7 @@ class HolderFlow(NamedTuple):
     last_claim_at: float | None = None
 
 
-class Flow(Struct, frozen=True):
+class Flow(Frozen):
     """Arrivals and departures since the last look.
 
     ``exact`` is False if events may be missing: counts are lower bounds then. ``measured`` is False if nothing was watched since
@@ -167,7 +184,7 @@ REASON_AT_MOST = 200
 """Characters of a reason."""
 
 
-class Pause(Struct, frozen=True):
+class Pause(Frozen):
     """``by``: who paused, None if the file does not say; ``at``: when, epoch seconds; ``reason``: why, as it was given."""
 
     by: str | None
@@ -189,7 +206,7 @@ def pause_words(pause: Pause, now: float, *, short: bool = False) -> str:
 _NO_BOXES = ("cursors", "tickets", "locks")
 
 
-class BoxState(Struct, frozen=True):
+class BoxState(Frozen):
     """A box.
 
     ``count`` None: not visible; ``complete`` False: ``count`` is a lower bound. ``bytes`` None: not known; ``bytes_estimated``.
@@ -217,7 +234,7 @@ class BoxState(Struct, frozen=True):
     that of those."""
 
 
-class VerdictCounts(Struct, frozen=True):
+class VerdictCounts(Frozen):
     """Counts of claims (``alive``, ``dead``, ``unknown``) and of files in ``tmp`` (the other three)."""
 
     alive: int = 0
@@ -243,7 +260,7 @@ AHEAD = 10.0
 """Seconds in the future from which a message counts as dated ahead."""
 
 
-class SourceAges(Struct, frozen=True):
+class SourceAges(Frozen):
     """A source's share of the sample: ``total``, including undated messages, and the number in each age class, the youngest
     first. ``source`` None: the name has none."""
 
@@ -252,7 +269,7 @@ class SourceAges(Struct, frozen=True):
     counts: tuple[int, ...]
 
 
-class Ages(Struct, frozen=True):
+class Ages(Frozen):
     """Ages of the messages that wait in ``new``.
 
     ``counts`` holds one figure for each age class: younger than each of ``bounds`` seconds, then the older ones. ``looked_at`` of
@@ -272,7 +289,7 @@ class Ages(Struct, frozen=True):
     latest_at: float | None = None
 
 
-class Viewer(Struct, frozen=True):
+class Viewer(Frozen):
     """The user who runs this, and their rights in words: ("memex", "read-write")."""
 
     user: str
@@ -280,7 +297,7 @@ class Viewer(Struct, frozen=True):
     words: str = ""
 
 
-class Watch(Struct, frozen=True):
+class Watch(Frozen):
     """Method by which changes are noticed.
 
     ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once". "live" with a ``period``: not all
@@ -305,7 +322,7 @@ class Watch(Struct, frozen=True):
         return self.mode == "away"
 
 
-class QueueFinding(Struct, frozen=True):
+class QueueFinding(Frozen):
     """A problem that only this kind of queue has. ``code`` is one of ``model.snapshot.CODES``, ``text`` contains escaped
     names only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``, or ``filter``
     is the query that finds them there."""
@@ -320,7 +337,7 @@ class QueueFinding(Struct, frozen=True):
     is_note: bool = False
 
 
-class Observation(Struct, frozen=True):
+class Observation(Frozen):
     """All facts of one look.
 
     ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each. ``counts`` covers all judged
@@ -470,7 +487,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-class Problem(Struct, frozen=True):
+class Problem(Frozen):
     """A line of the list of problems.
 
     ``code`` is one of ``CODES``. ``selection`` is what ``r``, ``d`` and ``h`` on the line plan for and what Enter shows. ``view``
@@ -497,7 +514,7 @@ class Problem(Struct, frozen=True):
         return self.selection.box if self.selection else None
 
 
-class Percentiles(Struct, frozen=True):
+class Percentiles(Frozen):
     """Percentiles of ``samples`` durations in seconds; None below 20 samples."""
 
     samples: int = 0
@@ -506,7 +523,7 @@ class Percentiles(Struct, frozen=True):
     p99: float | None = None
 
 
-class Rates(Struct, frozen=True):
+class Rates(Frozen):
     """Flow over the last ``window`` seconds (at most 60). None: not measured yet, which is not 0.
 
     ``arrived``, ``retried`` (by consumers) and ``requeued`` (by operators) are counts in the window. ``done`` counts over
@@ -536,7 +553,7 @@ class Rates(Struct, frozen=True):
         return None if self.done is None or window <= 0 else self.done / window
 
 
-class RateHistory(Struct, frozen=True):
+class RateHistory(Frozen):
     """Messages a second that came, were done, and were given back by their consumer: a figure for each cell of
     ``Snapshot.cell`` seconds, oldest first, None if not watched."""
 
@@ -545,7 +562,7 @@ class RateHistory(Struct, frozen=True):
     retried: tuple[float | None, ...] = ()
 
 
-class Snapshot(Struct, frozen=True):
+class Snapshot(Frozen):
     """The one value that a front end shows. ``observation`` holds the facts of the look, the rest what ``observe`` concluded.
 
     ``history`` is the depth of each box, oldest first, one cell of ``cell`` seconds each, None if not watched yet.
@@ -600,7 +617,7 @@ class Snapshot(Struct, frozen=True):
 _RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 
 
-class Usage(Struct, frozen=True):
+class Usage(Frozen):
     """Use of a processor and of memory by one process. ``cpu`` is the share of one processor since the sample before (1.0: all of
     it), None for the first sample. ``memory`` is its resident set in bytes. ``stopped``: a signal or a debugger has stopped it.
     ``command`` is its whole command line, "" where it is not visible."""
@@ -611,7 +628,7 @@ class Usage(Struct, frozen=True):
     command: str = ""
 
 
-class ConsumerRate(Struct, frozen=True):
+class ConsumerRate(Frozen):
     """Messages a second that a consumer finished and that it failed at. None: not watched yet; ``failed`` alone None: it does not
     say."""
 
@@ -632,7 +649,7 @@ class ConsumerRate(Struct, frozen=True):
         return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
-class ConsumerRow(Struct, frozen=True):
+class ConsumerRow(Frozen):
     """A consumer, and the claims that it holds.
 
     ``token`` names its presence file, None for a consumer of another program, which is known by the pid in its claims alone, or
@@ -714,7 +731,7 @@ class ConsumerRow(Struct, frozen=True):
         return (at_most if self.claimed_is_bound else age)(self.held(now))
 
 
-class ConsumerList(Struct, frozen=True):
+class ConsumerList(Frozen):
     """The consumers of a target as of a look at ``taken_at``. ``more`` consumers are left out because there are too many;
     ``nameless`` claims name no consumer; ``error`` says why some are not visible. ``window`` is the number of seconds that the
     rates are about, which are lower bounds if ``lower_bound``."""

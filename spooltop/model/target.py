@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from msgspec import Struct
-
-from .vocabulary import Action
+from .vocabulary import Action, Frozen
 
 # Facts about the place that a target is in: its file system, folders, locks, limits. ``spooltop doctor`` judges them. None
 # means that it is not known, or not visible to this user.
 
 
-class MountState(Struct, frozen=True):
+class MountState(Frozen):
     """The mount of the target. ``options`` are those of the mount and of the file system, mount(8)."""
 
     fs_type: str = "?"
@@ -26,7 +24,7 @@ class MountState(Struct, frozen=True):
     """False on an ext4 without a journal."""
 
 
-class FolderState(Struct, frozen=True):
+class FolderState(Frozen):
     """A box, the target itself, or ``.spooltop``. ``mount`` is the number of its mount: rename(2) from one mount to another fails
     even within a file system. ``error`` says why nothing is known of it."""
 
@@ -42,7 +40,7 @@ class FolderState(Struct, frozen=True):
     missing: bool = False
 
 
-class InotifyUse(Struct, frozen=True):
+class InotifyUse(Frozen):
     """Limits of inotify(7) for this user, and what its processes use of them, as far as they are visible."""
 
     watches_limit: int | None = None
@@ -51,14 +49,14 @@ class InotifyUse(Struct, frozen=True):
     instances: int = 0
 
 
-class ClockState(Struct, frozen=True):
+class ClockState(Frozen):
     """The clock of this machine, adjtimex(2). ``error`` is the largest possible error in seconds."""
 
     synchronised: bool | None = None
     error: float | None = None
 
 
-class Share(Struct, frozen=True):
+class Share(Frozen):
     """A directory that contains the target, or is in it, and that this machine offers to others. ``service`` is NFS or Samba,
     ``source`` the file that says so."""
 
@@ -67,7 +65,7 @@ class Share(Struct, frozen=True):
     source: str
 
 
-class PresenceFiles(Struct, frozen=True):
+class PresenceFiles(Frozen):
     """Presence files of consumers. ``stale`` are those of dead consumers without a claim; ``other_hosts`` names the machines of
     consumers that ran elsewhere, ``unknown`` counts those of which this cannot be told."""
 
@@ -78,7 +76,7 @@ class PresenceFiles(Struct, frozen=True):
     complete: bool = True
 
 
-class Leftovers(Struct, frozen=True):
+class Leftovers(Frozen):
     """Things that processes left behind when they were killed: ``trials`` are directories of ``doctor`` and ``bench``.
     ``journal_bytes`` is the size of everything that the journal keeps."""
 
@@ -86,7 +84,7 @@ class Leftovers(Struct, frozen=True):
     journal_bytes: int | None = None
 
 
-class Trial(Struct, frozen=True):
+class Trial(Frozen):
     """Result of something that was tried. ``error`` is empty if it worked; ``seconds`` is the time that it took."""
 
     error: str = ""
@@ -97,7 +95,7 @@ class Trial(Struct, frozen=True):
         return not self.error
 
 
-class PlaceFacts(Struct, frozen=True):
+class PlaceFacts(Frozen):
     """All facts. ``folders`` are keyed by name: ``.`` is the target itself. ``trials`` is None if nothing was tried; ``untried``
     says why, if it was asked for and could not be."""
 
@@ -136,14 +134,14 @@ _SECRET = ("password", "secret", "token")
 """Words in the names of options whose values are not shown."""
 
 
-class Labels(Struct, frozen=True):
+class Labels(Frozen):
     """Words of a kind of queue for what all kinds have. ``who`` stands before the name of a message in the list of its holders.
     Boxes have the same names everywhere: commands and filters take them."""
 
     who: str = "who has"
 
 
-class Target(Struct, frozen=True):
+class Target(Frozen):
     """Identified queue.
 
     ``kind``: spool, mail, cursors, tickets, locks, layout, stream, or what a further backend calls its own. ``display_name`` is

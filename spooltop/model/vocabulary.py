@@ -17,9 +17,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, dataclass_transform
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.errors import UsageError
@@ -39,6 +39,11 @@ Key: TypeAlias = Hashable
 
 Ref: TypeAlias = Hashable
 """Identity of a message that is pinned in a plan (in a directory box: name, inode, size, ctime). Opaque above the backends."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Frozen(Struct, frozen=True):
+    """Base of records that never change."""
 
 
 class Box(StrEnum):
@@ -134,7 +139,7 @@ class Owner(NamedTuple):
         return " ".join(str(part) for part in (self.pid, self.called) if part)
 
 
-class Row(Struct, frozen=True):
+class Row(Frozen):
     """A message (or file) in one box.
 
     ``id`` and ``name`` are as ``os.fsdecode`` gives them and go through ``escape`` before anyone reads them. Times are epoch
@@ -199,7 +204,7 @@ def began(rows: Iterable[Row]) -> list[float]:
     return [row.in_box_since for row in rows if row.in_box_since is not None]
 
 
-class Payload(Struct, frozen=True):
+class Payload(Frozen):
     """The beginning of a message: ``data`` has at most the requested bytes, ``size`` is that of the whole in bytes. Names of
     its files, where it is several, stand in ``data`` and do not count."""
 
@@ -210,7 +215,7 @@ class Payload(Struct, frozen=True):
     """Lines for the detail: (label, text), for example ("owner", "pid 4312 of this host has exited")."""
 
 
-class LockHolder(Struct, frozen=True):
+class LockHolder(Frozen):
     """A holder or a waiter of a lock; ``pid`` None: not visible from here. ``since`` is when it was first seen."""
 
     pid: int | None
@@ -228,7 +233,7 @@ def is_lock_name(name: str) -> bool:
     return name.endswith((*LOCK_SUFFIXES, QUEUE_SUFFIX, READ_WRITE_SUFFIX))
 
 
-class Lock(Struct, frozen=True):
+class Lock(Frozen):
     """A lock file.
 
     ``kind``: flock, posix, ofd, soft (the existing file is the lock), mkdir (a directory is the lock), ticket (a queue of
@@ -250,7 +255,7 @@ class Lock(Struct, frozen=True):
         return min((one.since for one in self.holders if one.since is not None), default=None)
 
 
-class Holding(Struct, frozen=True):
+class Holding(Frozen):
     """A process and its use of the file.
 
     ``how``: "open for writing", "open for reading", "mapped", "flock, holds", "flock, waits" (also posix, ofd), "holds the
@@ -267,7 +272,7 @@ class Holding(Struct, frozen=True):
     of: str = ""
 
 
-class Holders(Struct, frozen=True):
+class Holders(Frozen):
     """The processes that use ``path``. ``complete`` is False if there may be others; ``notes`` say in words what was not
     visible."""
 

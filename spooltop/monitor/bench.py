@@ -21,12 +21,13 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from filelock import FileLock
-from msgspec import Struct, field
+from msgspec import field
 
 from spooltop.backends.directory.trials import ScratchDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.engine.system.syscalls import end_with_parent, rename_noreplace
 from spooltop.errors import Refused, SpooltopError
+from spooltop.model import Frozen
 
 # Times of operations, gathered from several processes and boiled down to percentiles: counts of nanoseconds, each with its first
 # bits only, which are small enough to be sent, and to be added up.
@@ -96,7 +97,7 @@ _MOST = 2_000_000
 _DATA = b"x" * PAYLOAD
 
 
-class Answer(Struct, frozen=True):
+class Answer(Frozen):
     """Measurements of one process in one run: how long each step took, and the seconds that they took together. ``delivered`` are
     the times from the put of a message to its claim."""
 
@@ -228,7 +229,7 @@ LOCKS: Mapping[str, Callable[[str], _Calls]] = {
 """Locks by name. Each gives what takes it, waiting if necessary, and what releases it."""
 
 
-class BenchRun(Struct, frozen=True):
+class BenchRun(Frozen):
     """A measurement. For the engine, ``writers`` of the processes put messages, and the others read them, ``durable`` or not."""
 
     section: str
@@ -374,7 +375,7 @@ _ENGINES = ((1, 1), (1, 4), (4, 4))
 _WEIGHTS = {"files": 1.0, "locks": 1.0, "engine": 3.0}
 
 
-class Figure(Struct, frozen=True):
+class Figure(Frozen):
     """Result of a run. ``part`` says which operation of the engine it is about (put, claim and ack, delivery). ``exclusive``
     is False if two processes held a lock at a time, None if that was not tried; ``error`` says why there is no result."""
 

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 
-from msgspec import Struct
-
 from spooltop.backends.access import quoted
 from spooltop.control import Control
 from spooltop.errors import Refused
 from spooltop.model import Disk, FolderState, MountState, PlaceFacts, Problem, Severity, Snapshot, Trial, has_scheme
-from spooltop.model.vocabulary import DAY, HOUR, Action, count, duration, escape, percent, size
+from spooltop.model.vocabulary import DAY, HOUR, Action, Frozen, count, duration, escape, percent, size
 
 # Result of one check of ``spooltop doctor``.
 
@@ -29,7 +27,7 @@ class Health(StrEnum):
     PROBLEM = "problem"
 
 
-class Diagnosis(Struct, frozen=True):
+class Diagnosis(Frozen):
     """``text`` is what was found, ``remedy`` what to do about it, or to type; empty if nothing needs to be done. Both contain
     escaped names only."""
 
@@ -39,7 +37,7 @@ class Diagnosis(Struct, frozen=True):
     health: Health = Health.OK
 
 
-class FillRate(Struct, frozen=True):
+class FillRate(Frozen):
     """Bytes and inodes that the file system lost within ``seconds``; negative if it gained some."""
 
     seconds: float
@@ -47,7 +45,7 @@ class FillRate(Struct, frozen=True):
     inodes: int | None = None
 
 
-class Examined(Struct, frozen=True):
+class Examined(Frozen):
     """Everything that the checks look at: the facts of the place, a look at the target, how fast the file system fills
     (None: not measured), and the directories that killed demos left."""
 

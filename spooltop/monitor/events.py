@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from spooltop.control import Control
 from spooltop.cursors.model import cursors_by_key
 from spooltop.errors import SpooltopError
-from spooltop.model import Clock, Json, JsonObject, OperationRecord, Problem, Selection, Snapshot, escape
+from spooltop.model import Clock, Frozen, Json, JsonObject, OperationRecord, Problem, Selection, Snapshot, escape
 
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""
@@ -40,7 +40,7 @@ class EventKind(StrEnum):
     READABLE = "readable"
 
 
-class QueueEvent(Struct, frozen=True):
+class QueueEvent(Frozen):
     """Something that happened at ``at`` (epoch seconds) to ``target``. ``subject`` is the code of the problem, the id of the
     operation, or the source; ``more`` has the other members of the JSON form. Everything is escaped."""
 
@@ -49,7 +49,7 @@ class QueueEvent(Struct, frozen=True):
     target: str
     subject: str
     text: str
-    more: JsonObject = {}
+    more: JsonObject = field(default_factory=dict)
 
 
 class TargetEvents(Struct):

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model import ASIDE, Box, Clock, Observation, Problem, Rates, Snapshot, pause_words, span
+from spooltop.model import ASIDE, Box, Clock, Frozen, Observation, Problem, Rates, Snapshot, pause_words, span
 
 _NUMBER = r"([0-9]+)"
 _DIGITS = 20
@@ -52,7 +52,7 @@ class Level(IntEnum):
 _NOT_SEEN = Snapshot(Observation("", "", 0.0, True, {}, proves_death=False), Rates())
 
 
-class Glance(Struct, frozen=True):
+class Glance(Frozen):
     """All that is known of ``target``. ``counted`` are the names in its boxes before the first look (None: a box that cannot be
     counted), ``snapshot`` is the last look, ``error`` says why there is none. ``silent_for``: seconds for which it has not
     answered, and ``step`` the part that does not."""

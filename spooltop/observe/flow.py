@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model import DIED, Box, began
+from spooltop.model import DIED, Box, Frozen, began
 from spooltop.model.snapshot import (
     Completion,
     ConsumerList,
@@ -65,7 +65,7 @@ class DepthHistory(Struct):
         return tuple(map(self._cells.get, range(index - CELLS + 1, index + 1)))
 
 
-class Trend(Struct, frozen=True):
+class Trend(Frozen):
     """``per_s`` is the slope over ``window`` seconds, None below 30 s. ``growing``: it exceeds the noise and continues."""
 
     per_s: float | None = None
@@ -389,7 +389,7 @@ _FAILING_WINDOW = 300.0
 _MOST_RETURNS = 100_000
 
 
-class Failing(Struct, frozen=True):
+class Failing(Frozen):
     """``messages`` fail; they had ``retries`` attempts without success in ``window`` seconds, None: in total, according to their
     names. ``ended`` is how the last attempt ended, None if unknown; ``at_least``: there may be more of them."""
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct
-
 from spooltop.features import parts
 from spooltop.model import Selection, again_words
 from spooltop.model.redact import Redactor
@@ -21,6 +19,7 @@ from spooltop.model.vocabulary import (
     Action,
     Box,
     Environ,
+    Frozen,
     JsonObject,
     Row,
     Verdict,
@@ -51,7 +50,7 @@ from .thresholds import Thresholds
 
 # Input of the rules for problems: one look with the conclusions from it and from earlier ones.
 
-class RuleInput(Struct, frozen=True):
+class RuleInput(Frozen):
     """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody claimed from it."""
 
     observation: Observation

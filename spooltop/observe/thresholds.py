@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import UsageError
-from spooltop.model import Environ, parse_age
+from spooltop.model import Environ, Frozen, parse_age
 
 PREFIX = "SPOOLTOP_"
 
 
-class Thresholds(Struct, frozen=True):
+class Thresholds(Frozen):
     """Times are seconds, sizes bytes. Each is the setting ``SPOOLTOP_<NAME>``; durations have the usual form (``10m``)."""
 
     no_consumer: float = 60.0

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from spooltop.cursors.model import Cursor
 from spooltop.model import BoxState, Capabilities, ConsumerRow, Plan, Problem, Selection, Snapshot, Sort
 from spooltop.model import vocabulary as units
-from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Key, Lock, Row, Verdict, escape
+from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Frozen, Key, Lock, Row, Verdict, escape
 from spooltop.operate.operations import holds_poison, poison_words
 
 from .messages import NOTHING_SEEN
@@ -88,7 +88,7 @@ PROBLEM_VERDICTS = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
 """The verdict that "problems only" shows, by box."""
 
 
-class CommandContext(Struct, frozen=True):
+class CommandContext(Frozen):
     """The facts that the commands of the table are judged by.
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` the number of steps that
@@ -531,7 +531,7 @@ inject = _acts(Action.INJECT)
 
 # The table.
 
-class KeyCommand(Struct, frozen=True):
+class KeyCommand(Frozen):
     """A command and its keys. ``rank`` orders the footer; 0: not in the footer."""
 
     id: str
@@ -835,7 +835,7 @@ def tabs(absent: Container[str] = ()) -> list[tuple[str, str, str]]:
     return [(id, by_id(id).key, by_id(id).label) for id in TABS if id not in absent]
 
 
-class HelpEntry(Struct, frozen=True):
+class HelpEntry(Frozen):
     """A line of help. ``why_not`` says why the command is not available now, "" where it is."""
 
     keys: str

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
-
-from spooltop.model import OperationRecord, Outcome, Owner, Result, Severity, Snapshot, Verdict, escape
+from spooltop.model import Frozen, OperationRecord, Outcome, Owner, Result, Severity, Snapshot, Verdict, escape
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
 
 _KEPT = 200
@@ -16,7 +14,7 @@ _RESULTS = 20
 """Operations of this session that are compared with those reported: at most so many end between two looks."""
 
 
-class LoggedEvent(Struct, frozen=True):
+class LoggedEvent(Frozen):
     """Something that happened at ``at`` (epoch seconds), in escaped words. ``severity`` is that of a problem that began;
     ``ended``: a problem is over."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
-
-from spooltop.model import Capabilities, ConsumerList, Key, ListQuery, Observation, Payload, Rates, Row, Snapshot, TrackedMessage
+from spooltop.model import Capabilities, ConsumerList, ListQuery, Observation, Rates, Snapshot, TrackedMessage
+from spooltop.model.vocabulary import Frozen, Key, Payload, Row
 
 NOTHING_SEEN = Snapshot(
     Observation("", "", 0.0, False, {}, capabilities=Capabilities.nothing("nothing has been seen yet")), Rates()
@@ -14,7 +13,7 @@ NOTHING_SEEN = Snapshot(
 """The snapshot before the first look is done."""
 
 
-class Search(Struct, frozen=True):
+class Search(Frozen):
     """A search for the next row (``step`` 1, or -1: the previous one) that matches ``text``, in the requested list, from its
     anchor on. ``number`` counts up with each search."""
 
@@ -23,7 +22,7 @@ class Search(Struct, frozen=True):
     step: int
 
 
-class ListRequest(Struct, frozen=True):
+class ListRequest(Frozen):
     """The data that the screen needs besides the snapshot: a list with a window of rows, and one payload.
 
     ``anchor`` is the key under the cursor, ``anchor_index`` its last place. ``all_keys`` counts up with each request for all keys
@@ -42,7 +41,7 @@ class ListRequest(Struct, frozen=True):
     """The consumers are wanted."""
 
 
-class Requested(Struct, frozen=True):
+class Requested(Frozen):
     """All that the screens want of the snapshot thread. ``version`` counts up with each change; messages are followed from
     ``since`` on (epoch seconds). The rescan and the jobs are wanted once."""
 
@@ -55,7 +54,7 @@ class Requested(Struct, frozen=True):
     stopped: bool = False
 
 
-class Page(Struct, frozen=True):
+class Page(Frozen):
     """A window of a list; ``generation`` differs for each listing made. ``anchor_at`` is the place of the request's anchor in it,
     None where it is gone or none was requested. ``ordered_over`` is that of the ``Listing``."""
 
@@ -76,44 +75,44 @@ class Page(Struct, frozen=True):
         return old is None or (old.query, old.length, old.start, old.rows) != (self.query, self.length, self.start, self.rows)
 
 
-class SnapshotTaken(Struct, frozen=True):
+class SnapshotTaken(Frozen):
     """A look found something to paint; the page is from the same look."""
 
     snapshot: Snapshot
     page: Page | None
 
 
-class ClockMoved(Struct, frozen=True):
+class ClockMoved(Frozen):
     """A look at this time (epoch seconds) found nothing to paint."""
 
     at: float
 
 
-class RowsRead(Struct, frozen=True):
+class RowsRead(Frozen):
     """Another window, filter or order from the last look."""
 
     page: Page
 
 
-class ListAdvanced(Struct, frozen=True):
+class ListAdvanced(Frozen):
     """The share of the work of a list that is done (0 to 1), when no rows can be shown yet."""
 
     query: ListQuery
     share: float
 
 
-class ConsumersRead(Struct, frozen=True):
+class ConsumersRead(Frozen):
     """The consumers are not as they were shown before."""
 
     found: ConsumerList
 
 
-class KeysRead(Struct, frozen=True):
+class KeysRead(Frozen):
     query: ListQuery
     keys: tuple[Key, ...]
 
 
-class MatchFound(Struct, frozen=True):
+class MatchFound(Frozen):
     """The result of a search: the row's place in the list; None where there is none in that direction."""
 
     query: ListQuery
@@ -121,7 +120,7 @@ class MatchFound(Struct, frozen=True):
     index: int | None
 
 
-class PayloadRead(Struct, frozen=True):
+class PayloadRead(Frozen):
     """A payload was read; None where it could not be, and ``error`` says why."""
 
     key: Key
@@ -132,14 +131,14 @@ class PayloadRead(Struct, frozen=True):
 NOT_READ = PayloadRead(())
 
 
-class MessagesTracked(Struct, frozen=True):
+class MessagesTracked(Frozen):
     """The places of the followed messages, by id. ``taken_at`` is the time of the look, epoch seconds."""
 
     taken_at: float
     found: Mapping[str, TrackedMessage]
 
 
-class LookFailed(Struct, frozen=True):
+class LookFailed(Frozen):
     """A look or a listing raised; the last data stays on the screen."""
 
     error: str

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from spooltop.model import Environ, Sort, plain_locale
+from spooltop.model import Environ, Frozen, Sort, plain_locale
 
 
-class Options(Struct, frozen=True):
+class Options(Frozen):
     """Options for drawing. ``light``: for a light terminal that does not use its own palette. ``view``: the first view (empty:
     the one that fits the target). ``banner``: replaces the views on the last line (in the demo); nothing is printed on leaving
     then."""

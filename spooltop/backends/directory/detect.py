@@ -13,13 +13,11 @@ import stat
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
-
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets import file_tickets
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
-from spooltop.model import LIVE, Box, escape, is_lock_name
+from spooltop.model import LIVE, Box, Frozen, escape, is_lock_name
 
 from ..access import quoted, sudo_name, user_name
 from .scan import boxes_in, first_names, is_spool_at, is_spool_like, open_path
@@ -326,7 +324,7 @@ def spool_of_box(path: str) -> str | None:
 Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
 
-class IdentifiedPath(Struct, frozen=True):
+class IdentifiedPath(Frozen):
     """Identified path. ``path`` is as given, except that for a ``cursors.json`` it is the directory. ``read_only`` says in words
     why nothing may be changed."""
 

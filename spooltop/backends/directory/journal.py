@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from spooltop.engine import names as grammar
-from spooltop.model import Box, Outcome
+from spooltop.model import Box, Frozen, Outcome
 
 from ..journal.record_log import (
     HEAD_AT_MOST,
@@ -34,7 +32,7 @@ from .storage.location import Place, safe_name
 # aside. Each of the moves that were ``tried`` is done as planned but for ``others``.
 
 
-class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
+class MoveRun(Frozen, omit_defaults=True, rename={"source": "from", "target": "to"}):
     """An object of ``moves``. A column is one value where all have the same; ``ctimes`` are in nanoseconds."""
 
     source: str | None
@@ -85,7 +83,7 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
 _place = tuple.__new__
 
 
-class LoggedMove(Struct, frozen=True, gc=False):
+class LoggedMove(Frozen, gc=False):
     """A move of ``run`` as the intent line holds it, or as it was done. ``source`` None: the message is made; ``target`` None: it
     is deleted. ``ino``, and the ctime, which is ``between`` two, are those at the target once it is done, 0 where not recorded. A
     message that left and came back between the two, a tenth of a second, counts as one that stayed."""
@@ -109,7 +107,7 @@ def _folder(text: str | None) -> tuple[Box, str] | None:
     return place.box, place.folder
 
 
-class MoveIntent(Intent, frozen=True):
+class MoveIntent(Intent):
     """The intent of one batch."""
 
     moves: list[MoveRun]
@@ -134,7 +132,7 @@ class MoveIntent(Intent, frozen=True):
                 yield grammar.parse(name, claimed=box not in (Box.NEW, Box.TMP)).id, name, became
 
 
-class MoveOutcome(Struct, frozen=True):
+class MoveOutcome(Frozen):
     """The outcome of the move ``place`` of a batch. ``moved``: the file is at its target now, or is deleted, whatever else went
     wrong; ``ino`` and ``ctime`` (ns) are those it has there. ``ino`` 0: that of the plan; ``ctime`` 0: not known, or it does not
     matter."""
@@ -147,7 +145,7 @@ class MoveOutcome(Struct, frozen=True):
     ctime: Whole = 0
 
 
-class BatchOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BatchOutcome(Frozen, kw_only=True, omit_defaults=True):
     """The outcomes of the ``tried`` moves of a batch. Nearly all are done and have nothing else to record: ``others`` holds only
     the exceptions. ``between`` (from, until, in ns) bounds the ctimes of the files that were not looked at again; None where that
     does not matter."""

@@ -15,8 +15,7 @@ from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable
-from spooltop.model import Candidates, Capabilities, Item, Observation, Pause, Plan, Refusal, Request, pause_words
-from spooltop.model.plan import RowItem
+from spooltop.model import Candidates, Capabilities, Item, Observation, Pause, Plan, Refusal, Request, RowItem, pause_words
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
 from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
@@ -33,7 +32,7 @@ from .world import OpenOptions, System
 # while it is not paused.
 
 
-class PauseIntent(Intent, frozen=True):
+class PauseIntent(Intent):
     """The intent to pause a spool or to resume it. None: not paused."""
 
     before: Pause | None
@@ -111,7 +110,7 @@ def _listed(who: list[str]) -> str:
 
 # Pauses a spool and resumes it. Undo gives back the state before, with who paused it, when and why.
 
-class PauseRef(PinnedChange[PauseIntent], frozen=True):
+class PauseRef(PinnedChange[PauseIntent]):
     """The pin of a plan, with what identifies the file of the pause that was found, None where there was none."""
 
     pin: Pin | None

@@ -23,7 +23,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
-from spooltop.model import EXITED, Box, BoxState, Owner, Progress, Row, Verdict, VerdictCounts, began, escape
+from spooltop.model import EXITED, Box, BoxState, Frozen, Owner, Progress, Row, Verdict, VerdictCounts, began, escape
 from spooltop.model.proc import Mount
 
 from ..access import user_name
@@ -273,7 +273,7 @@ _COUNTED_FOR = 1.0
 """Seconds for which a number of consumers is kept."""
 
 
-class JudgedRows(Struct, frozen=True):
+class JudgedRows(Frozen):
     """Claims and files in ``tmp`` of one look, the oldest first. ``irregular`` are the entries of the two boxes that are no
     messages or have a second name."""
 

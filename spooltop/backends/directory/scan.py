@@ -18,14 +18,14 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES
-from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Key, Row, Stop
+from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Frozen, Key, Row, Stop
 
 from ..journal.log_store import OPERATION
 from ..row_listing import AgeCounter
@@ -99,7 +99,7 @@ _IDS = r"([^,/]+)[^/]*/"
 T = TypeVar("T")
 
 
-class BoxScan(Struct, frozen=True):
+class BoxScan(Frozen):
     """Result of one scan. ``oldest`` is in microseconds since the epoch, other times are seconds of the monotonic clock.
 
     ``oldest`` is the earliest time found in a name (for names without a time: mtime), with the name. ``irregular`` are names
@@ -109,7 +109,7 @@ class BoxScan(Struct, frozen=True):
     False where the directory changed during the scan, ``complete`` is False where the listing broke off.
     """
 
-    names: list[str] = []
+    names: list[str] = field(default_factory=list)
     oldest: tuple[int, str] | None = None
     irregular: Sequence[str] = ()
     duplicates: Sequence[str] = ()
@@ -127,7 +127,7 @@ class BoxScan(Struct, frozen=True):
     as_of: float = 0.0
     number: int = 0
     staged: tuple[str, ...] = ()
-    kept: dict[object, Any] = {}
+    kept: dict[object, Any] = field(default_factory=dict)
     """Values derived from ``names``, for as long as there is no newer scan."""
 
     def once(self, what: str, make: Callable[[], T]) -> T:
@@ -275,7 +275,7 @@ _COARSE = 0.02
 """Seconds after a change in which another may leave the same mtime: kernels before 6.13 stamp directories by the tick."""
 
 
-class _Listed(Struct, frozen=True):
+class _Listed(Frozen):
     """The names in a directory when it had this generation."""
 
     generation: Generation
@@ -382,7 +382,7 @@ message."""
 _SLICE = 256
 
 
-class _Folder(_Listed, frozen=True):
+class _Folder(_Listed):
     """Folder of one operation. ``bytes`` None: not summed. ``times``: when the examined messages were set aside, in ascending
     order."""
 
@@ -706,7 +706,7 @@ def is_spool_at(path: str, dir_fd: int | None = None, *, follow: bool = True) ->
 _IDS_AT_MOST = 50_000
 
 
-class DuplicateIds(Struct, frozen=True):
+class DuplicateIds(Frozen):
     """Ids that are in both ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
 
     conflicts: tuple[Key, ...] = ()

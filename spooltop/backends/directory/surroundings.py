@@ -9,14 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 
-from msgspec import Struct
-
 from spooltop.engine import names
 from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
-from spooltop.model import Box, Capabilities, Disk, Holders, Holding, Key, Verdict, Viewer, escape
+from spooltop.model import Box, Capabilities, Disk, Frozen, Holders, Holding, Key, Verdict, Viewer, escape
 
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
@@ -30,7 +28,7 @@ from .storage.rows import epoch
 # kernel's lock table.
 
 
-class Asked(Struct, frozen=True):
+class Asked(Frozen):
     """File whose users are wanted. ``fd`` is its directory; ``of`` describes it where it is not the main file; ``holds`` says
     what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) when that began."""
 

@@ -14,7 +14,7 @@ from .liveness.processes import LockTable, Processes, read_table
 # Options with which a directory is opened, the same for its reader and its operators.
 
 
-class OpenOptions(OpenSettings, frozen=True, kw_only=True):
+class OpenOptions(OpenSettings, kw_only=True):
     """Options of a directory besides the settings of every target.
 
     ``layout`` is the kind of the target; ``as_spool``: a mail folder was taken for a job spool. ``cursor_files`` are cursor

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
-from spooltop.model import Action, Capabilities, Clock, Row, Stop, escape
+from spooltop.model import Action, Capabilities, Clock, Frozen, Row, Stop, escape
 from spooltop.model.plan import (
     Actor,
     AuditLine,
@@ -384,7 +383,7 @@ def _record(logged: LoggedOperation[Any, Any], facts: Mapping[str, Account], und
     )  # fmt: skip
 
 
-class PinnedChange(Struct, Generic[IntentT], frozen=True):
+class PinnedChange(Frozen, Generic[IntentT]):
     """The ``ref`` of an item of a ``SingleOperator``: the ``record`` of its change."""
 
     record: IntentT

@@ -63,7 +63,7 @@ from msgspec.structs import replace
 
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model import Action, Actor, Json, JsonObject, Outcome, Plan, Progress, escape, unescape
+from spooltop.model import Action, Actor, Frozen, Json, JsonObject, Outcome, Plan, Progress, escape, unescape
 
 from .log_store import OPERATION, LogStore
 
@@ -84,7 +84,7 @@ Told = tuple[str, str, str]
 """The id of an item, its name, and its name once it is changed."""
 
 
-class Intent(Struct, frozen=True, kw_only=True, rename={"at": "time"}):
+class Intent(Frozen, kw_only=True, rename={"at": "time"}):
     """The record of an intent line, as far as all logs have it in common: who did it and from where, the operation that it
     ``undoes``, the number of items in the whole operation, and if it was forced. Each step of an operation fills it in."""
 
@@ -107,7 +107,7 @@ class Intent(Struct, frozen=True, kw_only=True, rename={"at": "time"}):
         return self
 
 
-class _ResultHead(Struct, frozen=True):
+class _ResultHead(Frozen):
     """The members that every result line has."""
 
     operation: OperationId
@@ -123,7 +123,7 @@ class StepResult(NamedTuple, Generic[ResultT]):
     result: ResultT
 
 
-class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
+class RecordType(Frozen, Generic[IntentT, ResultT]):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
     names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one.
     ``intent`` and ``result`` are the types of its records, in which that member is called ``step``; ``actions`` are those of its
@@ -162,7 +162,7 @@ class LoggedOperation(Struct, Generic[IntentT, ResultT]):
         return any(result is None for _, result in self.steps.values())
 
 
-class ItemOutcome(Struct, frozen=True):
+class ItemOutcome(Frozen):
     """The outcome of a step that changes one thing."""
 
     outcome: Outcome

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
-
-from spooltop.model import Action
+from spooltop.model import Action, Frozen
 
 # Units in which names and files of other programs tell a time, each as epoch seconds.
 
@@ -102,7 +100,7 @@ class InvalidTemplate(ValueError):
     """The template cannot be used; the text says why."""
 
 
-class Template(Struct, frozen=True):
+class Template(Frozen):
     """``text`` as it was written; ``types`` are those of its named pieces; ``depth`` is the number of slashes between its parts.
     ``directory``: it ends in a slash and matches directories only."""
 
@@ -211,7 +209,7 @@ ALWAYS = ("path", "name", "now")
 """Pieces that every message has: its path below the root, its file name, the time."""
 
 
-class Filling(Struct, frozen=True):
+class Filling(Frozen):
     """``text`` as it was written: literal characters and pieces, ``{name}`` or ``{name:format}``."""
 
     text: str
@@ -268,7 +266,7 @@ BOXES = ("tmp", "new", "cur", "held", "rejected", "delivered")
 """Boxes that a file can lie in. ``delivered``: handed out by a queue that knows no ack."""
 
 
-class FileCondition(Struct, frozen=True):
+class FileCondition(Frozen):
     """A further condition on a file. ``kind``: the ``path`` exists, the file's mode lets its owner execute it, somebody holds
     flock on the ``path``, or its tail, the last line, matches ``text``."""
 
@@ -277,7 +275,7 @@ class FileCondition(Struct, frozen=True):
     text: Template | None = None
 
 
-class Fact(Struct, frozen=True):
+class Fact(Frozen):
     """The place of a fact about a message. ``kind``: mtime, ctime, json, file, tail, record, or name. ``name`` is the member of
     the JSON object, the letter of the record or the piece of the path, ``path`` another file than the message, ``unit`` that of a
     time, or domain, ``plus`` is added to a number, ``text`` the template of the last line."""
@@ -290,7 +288,7 @@ class Fact(Struct, frozen=True):
     text: Template | None = None
 
 
-class VerdictRule(Struct, frozen=True):
+class VerdictRule(Frozen):
     """The evidence for a verdict on a file: the lock of a file, a pid in its name, a file with a pid, a lease, who has it open.
     ``proves_nothing``: none of it shows that a holder is dead, or it names nobody; ``watched``: then nobody who watches the
     directory ``Layout.watched`` is the proof."""
@@ -305,7 +303,7 @@ class VerdictRule(Struct, frozen=True):
     watched: bool = False
 
 
-class Match(Struct, frozen=True):
+class Match(Frozen):
     """Files that lie in ``box``. ``is_read``: facts about them stand in files."""
 
     box: str
@@ -316,7 +314,7 @@ class Match(Struct, frozen=True):
     is_read: bool = False
 
 
-class CrossCheck(Struct, frozen=True):
+class CrossCheck(Frozen):
     """A second register of messages. ``says`` are the templates of its text, ``wants`` the boxes in which a message with this
     state lies, ``missing`` and ``without`` what to say where it lies in none, or has no entry."""
 
@@ -327,7 +325,7 @@ class CrossCheck(Struct, frozen=True):
     without: str = ""
 
 
-class ProblemRule(Struct, frozen=True):
+class ProblemRule(Frozen):
     """A problem of the layout: ``same`` piece twice in ``new``, or a file of ``alone`` whose message ``beside`` is not there."""
 
     code: str
@@ -337,7 +335,7 @@ class ProblemRule(Struct, frozen=True):
     beside: Filling | None = None
 
 
-class LockRule(Struct, frozen=True):
+class LockRule(Frozen):
     """A file that is a lock: its kind, and where it names its holder and its end."""
 
     path: str
@@ -346,14 +344,14 @@ class LockRule(Struct, frozen=True):
     until: Fact | None = None
 
 
-class Step(Struct, frozen=True):
+class Step(Frozen):
     """Change of one file: a verb and its words, which are filled in from the pieces of the message."""
 
     verb: str
     words: tuple[Filling, ...]
 
 
-class LayoutAction(Struct, frozen=True):
+class LayoutAction(Frozen):
     """An operation: its steps in this order for each message in one of ``boxes``. ``needs_dead``: only where the holder is dead;
     ``force``: only with force, as nobody can be shown to be dead. ``effect`` says what a message does ("moves to …"), where that
     is not what it does in a spool."""
@@ -367,7 +365,7 @@ class LayoutAction(Struct, frozen=True):
     effect: str = ""
 
 
-class Layout(Struct, frozen=True):
+class Layout(Frozen):
     """A layout. ``detect`` are names that must be there, ``needs_any`` paths of which at least one must be there. ``lock`` is a
     file that is locked by flock(2) around each change, ``watched`` a directory that each process of the program watches,
     ``side_dir`` where undo, audit and trash lie. ``blind`` says of a box why it cannot be seen. ``read_only`` says why nothing is

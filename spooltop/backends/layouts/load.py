@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
 from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import Action, Environ, escape, parse_age, parse_toml
+from spooltop.model import Action, Environ, Frozen, escape, parse_age, parse_toml
 
 from .definition import (
     BOXES,
@@ -529,7 +527,7 @@ MACHINE = "/etc/spooltop/layouts"
 _LIMIT = 256 * 1024
 
 
-class LayoutFile(Struct, frozen=True):
+class LayoutFile(Frozen):
     """A file of a layout: the layout, or the error that says why it is not used."""
 
     path: str

@@ -15,7 +15,7 @@ from msgspec.json import decode
 from msgspec.structs import asdict, force_setattr, replace
 
 from spooltop.engine.system.files import read_small
-from spooltop.model import Box, escape
+from spooltop.model import Box, Frozen, escape
 
 from ..surroundings import Surroundings, Users
 from .definition import DOMAIN, LATEST, Fact, FileCondition, Layout, Match, Template, domain_of, time_of
@@ -186,7 +186,7 @@ _LARGEST = 1 << 63
 """Numbers from here on tell nothing of a message, and some are too large for a calendar or a column."""
 
 
-class QueueFile(Struct, frozen=True, gc=False):
+class QueueFile(Frozen, gc=False):
     """A file of a queue, which the garbage collector leaves alone: there may be 200,000. ``match`` is the rule that put it into
     its box, None where none fits; ``id`` is that of the message: the piece of that name, else the file name. ``ino`` is 0 if it
     has gone meanwhile; times are in epoch seconds; ``size`` is in bytes, of a directory None until it was read. What follows
@@ -425,7 +425,7 @@ META = ".meta"
 _META_AT_MOST = 4096
 
 
-class AsideMessage(QueueFile, frozen=True, kw_only=True):
+class AsideMessage(QueueFile, kw_only=True):
     """A message that was set aside into ``aside``, otherwise what it was in the queue. ``locations`` are all files of it, its own
     last. ``who`` says who did it; ``at`` is when, in epoch seconds, None if that is not known."""
 

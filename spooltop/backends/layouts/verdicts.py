@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-from msgspec import Struct
-
-from spooltop.model import Box, QueueFinding, Verdict, age, escape
+from spooltop.model import Box, Frozen, QueueFinding, Verdict, age, escape
 
 from ..surroundings import Surroundings, Users
 from .definition import CrossCheck, Layout, ProblemRule, VerdictRule, time_of
@@ -33,7 +31,7 @@ _SETTLED = 5.0
 """Seconds after which an entry counts: a program writes it and then its message."""
 
 
-class RegisterEntry(Struct, frozen=True):
+class RegisterEntry(Frozen):
     """An entry of the register ``check``: the path of its file, the ``id`` of its message, and its text."""
 
     check: CrossCheck
@@ -187,7 +185,7 @@ _MAY_LIVE = "its holder may live all the same"
 _WRITER = {Verdict.ALIVE: Verdict.WRITING, Verdict.DEAD: Verdict.ABANDONED, Verdict.UNKNOWN: Verdict.UNKNOWN}
 
 
-class HolderVerdict(Struct, frozen=True):
+class HolderVerdict(Frozen):
     """The grounds of a verdict in words, the verdict, and the pid of the holder where it is known."""
 
     evidence: str

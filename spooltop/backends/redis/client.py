@@ -24,7 +24,7 @@ from redis.connection import Connection, DefaultParser, SSLConnection, UnixDomai
 from redis.retry import Retry
 
 from spooltop.errors import NotASpool, Refused, SpoolFull, SpooltopError, Unavailable, Unreadable, UsageError
-from spooltop.model import Environ, escape
+from spooltop.model import Environ, Frozen, escape
 
 _LOGIN = "set SPOOLTOP_REDIS_USER and _PASSWORD, or redis_user and redis_password in a config.toml of mode 0600"
 _RIGHTS = "give this user of the server the rights that spooltop -h names, or use another user"
@@ -566,7 +566,7 @@ def without_secrets(parts: SplitResult) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"/{db}" if db != "0" else "")
 
 
-class StreamAddress(Struct, frozen=True):
+class StreamAddress(Frozen):
     """Address of a stream on a server. ``url`` is that of the server, with its secrets; ``server`` is shown. ``group`` None: it
     names none. ``pattern``: the name has ``*``, ``?`` or ``[``, and stands for all streams that match it; ``%2A`` is a star in a
     name.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-from msgspec import Struct
-
-from spooltop.model import Box, QueueIdentity, age, json_object
+from spooltop.model import Box, Frozen, QueueIdentity, age, json_object
 
 HANDED_BACK = "~spooltop"
 """Consumer of each group that is no program: it holds what was handed back, which may be claimed at once."""
@@ -68,7 +66,7 @@ def gone_words(seconds: float) -> str:
     return f"its process is gone, its lease runs {age(seconds)} more"
 
 
-class LeaseRecord(Struct, frozen=True):
+class LeaseRecord(Frozen):
     """Record of a consumer that holds leases: ``HOST PID`` of its process. That of a mover goes on with JSON:
     ``begin`` is the beginning of its keys, which outlives a restart of the server, ``moves_to`` the queue into which it moves
     messages; None for any other consumer. Anybody who may write the server can write it."""

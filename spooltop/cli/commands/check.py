@@ -17,10 +17,8 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import CODES, LIVE, Box, Severity, Snapshot, age, count, escape, parse_age, pause_words
+from spooltop.model import CODES, LIVE, Box, Frozen, Severity, Snapshot, age, count, escape, parse_age, pause_words
 from spooltop.run_each import run_each
 
 from ..context import Arguments, targets_of
@@ -32,7 +30,7 @@ _NUMBER = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _RANGE = rf"(?P<inside>@?)(?:(?P<start>~|{_NUMBER}|):)?(?P<end>{_NUMBER}|)"
 
 
-class Range(Struct, frozen=True):
+class Range(Frozen):
     """A range ``[@][start:][end]``: ``start`` is 0 where it is left out and ``~`` for minus infinity, ``end`` is infinity where
     it is left out. A value outside alerts; with ``@``, a value inside. Both ends belong to the range.
 
@@ -104,7 +102,7 @@ class State(IntEnum):
         return _RANK.index(self.name)
 
 
-class Condition(Struct, frozen=True):
+class Condition(Frozen):
     """A value or the code of a problem that gives ``state``: outside ``range``; without one, where the problem is there."""
 
     name: str
@@ -127,7 +125,7 @@ class Reading(NamedTuple):
         return cls(value, math.inf if why else value, why)
 
 
-class Finding(Struct, frozen=True):
+class Finding(Frozen):
     """State of one target, in words, and in the values of the performance data by name. ``why`` are those of the words that
     explain the state."""
 

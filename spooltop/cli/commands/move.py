@@ -14,11 +14,10 @@ from math import ceil
 from shlex import quote
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import ClaimLost, Refused, SpooltopError, Unavailable, UsageError
-from spooltop.model import InterruptedMove, MessageMover, Queue, QueueCounts, Stop, escape
+from spooltop.model import Frozen, InterruptedMove, MessageMover, Queue, QueueCounts, Stop, escape
 from spooltop.operate.operations import confirm_for
 from spooltop.queues import open_queue
 from spooltop.settings import load
@@ -28,7 +27,7 @@ from ..render.as_json import members
 from .change import confirm
 
 
-class Moved(Struct, frozen=True):
+class Moved(Frozen):
     """Numbers of messages: ``moved``; ``known``, which an earlier run had put, so that only their acks were missing; ``taken``,
     which an operator took back while they were put, so that both queues have them. ``left`` counts what the source has at the
     end, ``elsewhere`` the claims of killed moves by the names of their targets. ``stopped``: before all were moved."""

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
-from msgspec import Struct, field
+from msgspec import field
 
 from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
-from spooltop.model import Action, Environ, OperationRecord, escape
+from spooltop.model import Action, Environ, Frozen, OperationRecord, escape
 
 from ..commands.status import show_status
 from ..context import Arguments
@@ -26,7 +26,7 @@ from .scenario import LOGS, SETTINGS, Act, SpoolScenario, begin, playing
 _BANNER = " DEMO, {} on exit · try {} d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 
 
-class Stage(Struct, frozen=True):
+class Stage(Frozen):
     """The queue that a demo plays on.
 
     The dashboard opens ``target`` with ``settings`` and shows ``banner``. ``act`` starts all actors; what goes wrong in them is

@@ -27,12 +27,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.errors import ClaimLost, SpooltopError
-from spooltop.model import Json, JsonObject, Queue, QueueClaim
+from spooltop.model import Frozen, Json, JsonObject, Queue, QueueClaim
 
 # Processes that end with the process that started them, however it ends.
 # Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads
@@ -41,7 +39,7 @@ from spooltop.model import Json, JsonObject, Queue, QueueClaim
 _KILLED_AFTER = 3.0
 
 
-class Child(Struct, frozen=True):
+class Child(Frozen):
     """Descriptors of the two pipes, which every process of the demo holds."""
 
     lifeline: int

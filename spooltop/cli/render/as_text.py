@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from spooltop.features import parts
-from spooltop.model import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
-from spooltop.model.plan import AuditTrail, OperationRecord, Outcome, Plan, Result, said
+from spooltop.model import AuditTrail, OperationRecord, Outcome, Plan, Result, said
+from spooltop.model.snapshot import Severity, Snapshot, capacity_words, expired_words, kept_words, pause_words
 from spooltop.model.vocabulary import (
     PAST,
     WHOLE,

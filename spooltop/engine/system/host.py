@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
-from msgspec import Struct
-
 from spooltop.errors import ClaimLost
+from spooltop.model import Frozen
 from spooltop.model.proc import parse_mounts
 
 # Forks: what a process holds stays its own, and its children begin anew.
@@ -69,7 +68,7 @@ changes. btrfs does not. For a kind missing here, one more directory is synced; 
 acked messages."""
 
 
-class Machine(Struct, frozen=True):
+class Machine(Frozen):
     """Machine on which a process runs. ``boot_id`` and ``pid_ns`` are empty if ``/proc`` does not show them, ``machine_id`` is
     empty if the machine has none (machine-id(5); many containers)."""
 

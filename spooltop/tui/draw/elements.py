@@ -14,10 +14,9 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
-from msgspec import Struct
 from rich.cells import cell_len, get_character_cell_size
 
-from spooltop.model import escape
+from spooltop.model import Frozen, escape
 from spooltop.model import vocabulary as units
 
 _ELLIPSIS = "…"
@@ -526,7 +525,7 @@ class Times(StrEnum):
     UTC = "utc"
 
 
-class Moment(Struct, frozen=True):
+class Moment(Frozen):
     """The time that a screen is drawn for (``now``, epoch seconds), how its times are drawn, and how old what it shows is:
     ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a look began that has not finished,
     and ``stale_why``, the part that does not answer."""
@@ -554,7 +553,7 @@ def ago(at: float | None, now: float) -> str:
 # Panels share their borders. The number of lines of a panel depends on the size of the window and on the panels there are, never
 # on their values, so that nothing jumps while somebody reads.
 
-class Section(Struct, frozen=True):
+class Section(Frozen):
     """A titled panel. ``draw(width, rows)`` draws its lines; ``key`` shows it in full; ``note`` is at the right of the title. It
     gets ``least`` rows or none at all, and up to ``most`` where there are more. ``last``: it gives up its room before the
     others."""

@@ -10,10 +10,9 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.model import Box, ConsumerList, ConsumerRow, Owner, Row, Snapshot, Sort, Usage, Verdict, nameless_words
+from spooltop.model import Box, ConsumerList, ConsumerRow, Frozen, Owner, Row, Snapshot, Sort, Usage, Verdict, nameless_words
 from spooltop.model import vocabulary as units
 
 from .elements import (
@@ -60,7 +59,7 @@ MARGIN = 3
 """Cells at the left of each row: the cursor, the mark, and a gap."""
 
 
-class Column(Struct, frozen=True):
+class Column(Frozen):
     """A column of a list. ``width`` is in cells; free space goes to the columns that ``grow``, by their weight, up to ``most``
     cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right". ``sort`` is the name of this
     column in a ``Sort``, "" where the list cannot be sorted by it."""

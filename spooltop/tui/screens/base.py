@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model import Clock, Result, Snapshot, Sort
+from spooltop.model import Clock, Frozen, Result, Snapshot, Sort
 
 from ..commands import (
     GOES,
@@ -85,7 +85,7 @@ class SessionState(Struct):
     """The id of the command of the view for which the panels on the stack are being left."""
 
 
-class AppSession(Struct, frozen=True):
+class AppSession(Frozen):
     """Everything that any screen may use besides Textual: no screen knows the app.
 
     ``leave`` ends the dashboard with an exit code. ``moment``: seconds that a plan is shown before a key confirms it.
@@ -106,7 +106,7 @@ class AppSession(Struct, frozen=True):
         return self.state.snapshot
 
 
-class Session(AppSession, frozen=True):
+class Session(AppSession):
     """Everything that a screen on an open target may use. ``now`` gives the time that ages are shown for (epoch seconds: that of
     the snapshot on the main screen), ``zone`` the time zone that times are shown in (None: local)."""
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from msgspec import Struct
-
-from spooltop.model import Box, Holders, Holding, Key, Owner, Row, TrackedMessage, Verdict, age, duration, escape, program
+from spooltop.model import Box, Frozen, Holders, Holding, Key, Owner, Row, TrackedMessage, Verdict, age, duration, escape, program
 
 from ..commands import View
 from ..draw.elements import (
@@ -38,7 +36,7 @@ _HELD = {
 }  # fmt: skip
 
 
-class TimelineStep(Struct, frozen=True):
+class TimelineStep(Frozen):
     """A step of a message: the time it happened or was seen. ``bad``: it is a problem."""
 
     at: float

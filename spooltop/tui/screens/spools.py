@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
 from textual.app import ComposeResult
 
-from spooltop.model import ASIDE, Box, Sort, escape, full_name, without_secrets
+from spooltop.model import ASIDE, Box, Frozen, Sort, escape, full_name, without_secrets
 from spooltop.model import vocabulary as units
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch, natural, worst_first
 
@@ -112,7 +111,7 @@ SORTS: Mapping[str, str] = {
 """Orders of the list and their words in the menu, in the order of ``<`` and ``>``."""
 
 
-class Frame(Struct, frozen=True):
+class Frame(Frozen):
     """The layout for one width: the columns, the names by target before they are cut, and the part of the paths that all share
     (``place``)."""
 

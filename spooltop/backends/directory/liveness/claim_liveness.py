@@ -25,7 +25,7 @@ from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
 from spooltop.model import ConsumerList, ConsumerRow, Progress, Usage
-from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Owner, Row, Verdict, age, began, escape
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Frozen, Owner, Row, Verdict, age, began, escape
 
 from ..scan import BoxScan
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
@@ -494,7 +494,7 @@ def claiming(rows: Sequence[Row]) -> tuple[list[ConsumerRow], int]:
     return claimants, nameless
 
 
-class _Sample(Struct, frozen=True):
+class _Sample(Frozen):
     """Use of a process at a time (``Processes.boottime``), and its ``usage`` since the sample before."""
 
     at: float

@@ -17,13 +17,12 @@ from errno import ENOSYS, EPERM
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine.system.host import PROC, Machine, this_machine
 from spooltop.engine.system.syscalls import cached_file_id
 from spooltop.errors import UsageError
-from spooltop.model import EXITED, RUNNING, Verdict, escape, program_of
+from spooltop.model import EXITED, RUNNING, Frozen, Verdict, escape, program_of
 from spooltop.model.proc import Device, LockLine, Mount, parse_locks
 
 # Reads ``/proc`` (proc(5)): what it tells about a process that psutil does not, or only at several times the cost. Measured per
@@ -89,7 +88,7 @@ _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Runs on in suspend: CLOCK_BOOTTIME of Linux; elsewhere CLOCK_MONOTONIC does."""
 
 
-class Process(Struct, frozen=True):
+class Process(Frozen):
     """``started`` is in seconds of ``Processes.boottime``, ``since`` the same in epoch seconds by the clock of now; ``zombie``:
     it has ended and its parent has not taken notice; ``stopped`` is its state letter (proc(5)) where a signal (``T``) or a
     debugger (``t``) has stopped it. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
@@ -108,7 +107,7 @@ class Process(Struct, frozen=True):
         return f"stopped ({self.stopped})" if self.stopped else ""
 
 
-class ProcessUse(Struct, frozen=True):
+class ProcessUse(Frozen):
     """Use by one process: ``cpu`` in seconds so far, ``memory`` (resident) in bytes now. ``started`` as in ``Process``."""
 
     started: float
@@ -117,7 +116,7 @@ class ProcessUse(Struct, frozen=True):
     stopped: bool
 
 
-class Descriptor(Struct, frozen=True):
+class Descriptor(Frozen):
     """Open descriptor. ``writing`` None: its flags could no longer be read."""
 
     pid: int
@@ -125,7 +124,7 @@ class Descriptor(Struct, frozen=True):
     writing: bool | None
 
 
-class Descriptors(Struct, frozen=True):
+class Descriptors(Frozen):
     """Processes that have some files open, descriptor by descriptor. ``unread`` are the owners of those whose descriptors this
     user may not read; None where there may be processes that are not shown at all."""
 
@@ -542,7 +541,7 @@ _OTHER_NAMESPACES = "processes outside this container are not visible from here"
 _NO_TABLE = "this system does not show who holds a lock"
 
 
-class LockTable(Struct, frozen=True):
+class LockTable(Frozen):
     """All locks that were seen. ``unseen`` says why there may be more; if it is empty, an absent lock is free."""
 
     by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
@@ -601,7 +600,7 @@ MARGIN = 2.0
 """Seconds between a claim and the start of a process that prove that it is another process."""
 
 
-class Certainty(Struct, frozen=True):
+class Certainty(Frozen):
     """Conditions for conclusions about pids. ``local``: only this machine mounts the file system. ``all_pids``: this is the first
     pid namespace. ``pids_here``: the user vouches that all pids are those of processes of this pid namespace
     (``claims.pids``)."""

@@ -19,9 +19,7 @@ from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
-from spooltop.model import ItemResult, Outcome, Plan
-from spooltop.model.plan import Results
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, JsonObject, Stop, Verdict, escape
+from spooltop.model import ASIDE, LIVE, Action, Box, ItemResult, Json, JsonObject, Outcome, Plan, Results, Stop, Verdict, escape
 
 from ...journal.item_operator import Skipped
 from ...journal.log_store import LogFiles, plain_now

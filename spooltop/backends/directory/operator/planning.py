@@ -12,7 +12,7 @@ from stat import S_IFREG, S_ISREG
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
@@ -27,6 +27,7 @@ from spooltop.model.vocabulary import (
     NOT_A_CLAIM,
     Action,
     Box,
+    Frozen,
     Json,
     JsonObject,
     Owner,
@@ -48,7 +49,7 @@ from .rules import FORCEABLE, RULES
 # The messages of a plan: each as it was found, and the way that it goes.
 
 
-class Group(Struct, frozen=True, eq=False):
+class Group(Frozen, eq=False):
     """The facts that messages of one folder have in common. ``folder_id`` is (device, inode) of the directory; ``attributes`` are
     those in names with an id of our own, and ``tail`` is the character that the tail of a claim begins with, "" without one;
     ``token`` is that of claims; ``metadata`` are those beside messages that were set aside. ``goes_back``: an undo takes them
@@ -63,7 +64,7 @@ class Group(Struct, frozen=True, eq=False):
     verdict: Verdict | None = None
     evidence: str = ""
     owner: Owner | None = None
-    metadata: JsonObject = {}
+    metadata: JsonObject = field(default_factory=dict)
     goes_back: bool = False
 
     @property
@@ -72,7 +73,7 @@ class Group(Struct, frozen=True, eq=False):
         return self.verdict or (Verdict.UNKNOWN if self.box is Box.CUR else None)
 
 
-class Way(Struct, frozen=True, eq=False):
+class Way(Frozen, eq=False):
     """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
     operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
     one message gets. ``meta`` goes beside them; None: the metadata that the action supplies. ``poison``: so many consumers died
@@ -326,7 +327,7 @@ class Decision(NamedTuple):
     way: Way
 
 
-class Decider(Struct, frozen=True):
+class Decider(Frozen):
     """Decides on each message of one plan for the spool ``path``. ``now`` deletes what would go to the trash; ``hold_poison``
     holds a message that may be what kills its consumers. ``half_moved`` are inodes that may have a second name. ``process_here``
     names the process of this machine that may have made a claim: by its pid, its host if known, and the epoch second of the

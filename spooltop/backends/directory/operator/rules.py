@@ -7,12 +7,10 @@ import stat
 from contextlib import closing
 from itertools import islice
 
-from msgspec import Struct
-
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
 from spooltop.engine.system.files import status_of
-from spooltop.model import Action, Box, Capabilities
+from spooltop.model import Action, Box, Capabilities, Frozen
 
 from ...access import closed_words, why_closed
 
@@ -20,7 +18,7 @@ FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """The actions that may take a claim from a running holder, where they are forced."""
 
 
-class Rule(Struct, frozen=True):
+class Rule(Frozen):
     """The row of one action. ``sources`` are searched for ids in this order; ``target`` is the box, None where the message is
     deleted."""
 

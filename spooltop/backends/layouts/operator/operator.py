@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
 from spooltop.errors import AuditFailed, Refused, UsageError
-from spooltop.model import Action, Box, Capabilities, Clock, Row, Stop, Verdict, escape
+from spooltop.model import Action, Box, Capabilities, Clock, Frozen, Row, Stop, Verdict, escape
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, changed, outcome_of, ref_of
@@ -53,7 +52,7 @@ class NotPlanned(Exception):
     """The message cannot be changed so. The text says why."""
 
 
-class MessagePlan(Struct, frozen=True):
+class MessagePlan(Frozen):
     """The pinned changes of one message: a ``Ref``. ``queue`` is the identity of the queue's directory. ``proved``: the holder
     was dead when the list was made, which is asked again."""
 

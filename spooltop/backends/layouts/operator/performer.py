@@ -14,11 +14,11 @@ from enum import StrEnum
 from itertools import chain, groupby
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
 from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.system.files import closing, is_inode, read_small
-from spooltop.model import Outcome, escape
+from spooltop.model import Frozen, Outcome, escape
 
 from ...journal.item_operator import Skipped
 from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes
@@ -51,7 +51,7 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-class FileChange(Struct, frozen=True, omit_defaults=True, rename={"verb": "do"}):
+class FileChange(Frozen, omit_defaults=True, rename={"verb": "do"}):
     """A change of the file at the location ``path``. ``to`` is the target of MOVE and LINK, and for UNLINK the location of the
     file under its other name. WRITE replaces the text ``before`` by ``text``; None: there is no such file."""
 
@@ -95,7 +95,7 @@ def _inverse(change: FileChange) -> FileChange:
 # The record of messages whose changes are about to begin, as the journal of a queue holds it.
 
 
-class MessageChanges(Struct, frozen=True, omit_defaults=True):
+class MessageChanges(Frozen, omit_defaults=True):
     """The changes of one message: its ``id``, and ``message``, its location before the first of them. ``reverses`` is the place
     of the message in the operation that this one undoes."""
 
@@ -109,7 +109,7 @@ class MessageChanges(Struct, frozen=True, omit_defaults=True):
         check_sizes(*chain.from_iterable(self.pins.values()))
 
 
-class LayoutIntent(Intent, frozen=True):
+class LayoutIntent(Intent):
     """The intent to change the messages ``items``. The step is the place of the first."""
 
     items: Annotated[tuple[MessageChanges, ...], Meta(min_length=1)]
@@ -120,12 +120,12 @@ class LayoutIntent(Intent, frozen=True):
             yield one.id, one.message, moved[-1] if moved else ""
 
 
-class LayoutOutcome(Struct, frozen=True):
+class LayoutOutcome(Frozen):
     """How a batch ended, of which the first ``tried`` messages were reached: all are done but the ``others``, by place in the
     batch."""
 
     tried: Number
-    others: dict[Number, ItemOutcome] = {}
+    others: dict[Number, ItemOutcome] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any(place >= self.tried for place in self.others):

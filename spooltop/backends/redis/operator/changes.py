@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import replace
 from redis.exceptions import RedisError
 
 from spooltop.errors import AnswerLost, Refused, SpooltopError, Unavailable, Unreadable
-from spooltop.model import Action, Box, Capabilities, Item, Outcome
+from spooltop.model import Action, Box, Capabilities, Frozen, Item, Outcome
 
 from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told
 from ..client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, error_of, list_of, text_of, trouble_of
@@ -58,7 +58,7 @@ LEAVES = frozenset({StreamVerb.DROP, StreamVerb.DROP_CLAIM, StreamVerb.DROP_NEW,
 """Changes without an inverse."""
 
 
-class StreamChange(Struct, frozen=True, omit_defaults=True):
+class StreamChange(Frozen, omit_defaults=True):
     """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
     when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, or ``force`` for a copy that
     other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
@@ -139,7 +139,7 @@ class Changed(NamedTuple):
     became: str = ""
 
 
-class BatchIntent(Intent, frozen=True):
+class BatchIntent(Intent):
     """The intent to make some changes in one step of the server. The step is the place of the first."""
 
     changes: tuple[StreamChange, ...]
@@ -153,7 +153,7 @@ class BatchIntent(Intent, frozen=True):
         return replace(self, changes=tuple(map(journaled, self.changes)))
 
 
-class BatchChanged(Struct, frozen=True):
+class BatchChanged(Frozen):
     """The ``outcomes`` of the changes of a batch."""
 
     outcomes: tuple[Changed, ...]

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from spooltop.errors import Unavailable, Unreadable
-from spooltop.model import Box, Clock, Key, ListQuery, Owner, Row, Selection, Verdict
+from spooltop.model import Box, Clock, Frozen, Key, ListQuery, Owner, Row, Selection, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames
@@ -28,7 +28,7 @@ from .server import (
 # Rows of lists: entries that wait, claims, and messages that were set aside.
 
 
-class PendingEntry(Struct, frozen=True):
+class PendingEntry(Frozen):
     """An entry, claimed by ``consumer`` at ``delivered`` (milliseconds of the server's clock), if it was delivered. ``size`` is
     None where it was not asked for, and where its entry is ``gone``: deleted or trimmed."""
 

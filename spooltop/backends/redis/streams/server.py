@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.errors import NotASpool, SpooltopError, Unavailable
-from spooltop.model import Box, Owner, Verdict, age, escape
+from spooltop.model import Box, Frozen, Owner, Verdict, age, escape
 
 from ...surroundings import Connection, LocalClient, Surroundings
 from ..client import (
@@ -309,7 +309,7 @@ class SideState(NamedTuple):
     note: str = ""
 
 
-class ServerFacts(Struct, frozen=True):
+class ServerFacts(Frozen):
     """The server itself. ``memory`` and ``most_memory`` are bytes, ``most_memory`` 0 without a limit. ``behind`` is the number of
     seconds since a replica last heard its master, None for a master. ``clients`` is the number of connections. ``used`` is the
     size of the stream in memory."""
@@ -323,7 +323,7 @@ class ServerFacts(Struct, frozen=True):
     used: int | None = None
 
 
-class Look(Struct, frozen=True):
+class Look(Frozen):
     """Facts of one look, at ``now`` by the clock of the server.
 
     ``connected`` are the names of all connections, None where they cannot be asked for; ``connections`` are their ends, where the
@@ -580,7 +580,7 @@ def _first_size(reply: Reply) -> int:
 _HOST_PID = re.compile(r"(.+?)[-:@.]([1-9][0-9]{0,6})(?:[-:.][0-9a-f]{4,})?\Z")
 
 
-class JudgedMember(Struct, frozen=True):
+class JudgedMember(Frozen):
     """A consumer (``ConsumerState``) with its verdict. ``ends``: it is gone, and dead once its lease ends."""
 
     name: str
