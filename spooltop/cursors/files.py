@@ -19,7 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from spooltop.backends.access import why_closed
 from spooltop.backends.directory.events.watcher import in_order, listening, watch_fd
 from spooltop.backends.directory.scan import FolderNames
-from spooltop.backends.directory.storage.location import opened_below
+from spooltop.backends.directory.storage.location import folder_in, opened_below
 from spooltop.backends.directory.world import System
 from spooltop.backends.journal.record_log import Time
 from spooltop.cursors.model import CursorSource, CursorWrite
@@ -270,17 +270,12 @@ def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
         return f"{escape(one.path)} cannot be seen: {error.strerror}"
 
 
-@contextmanager
-def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
+def folder_of(path: str, folders: list[tuple[str, int]]) -> AbstractContextManager[int]:
     """Opens the directory of a cursor file from the open ``folders`` without following a link. Raises ``OSError``."""
-    above = os.path.dirname(path)
-    for folder, fd in folders:
-        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
-        if below is not None:
-            with opened_below(fd, below) as own:
-                yield own
-            return
-    raise FileNotFoundError(errno.ENOENT, "not below this target", path)
+    found = folder_in(path, folders)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "not below this target", path)
+    return opened_below(*found)
 
 
 # Watches cursor files between two looks: each version is read at once, in the thread that receives the event, and where the

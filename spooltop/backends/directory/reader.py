@@ -261,7 +261,7 @@ class DirectoryReader(_FolderReader):
         if new is None or self._spool.dirs is None or self._spool.dirs.new is None:
             return {}
         times = self._boxes.times(Box.NEW)
-        current = self._boxes.is_current(Box.NEW, self._spool.dirs.new)
+        current = self._boxes.is_current(self._spool.dirs.new)
         rows = chain(self._judged.claims, self._judged.tmp)
         return self._tracker.where(ids, since, self._world.clock(), new, rows, times, current=current)
 
@@ -269,10 +269,7 @@ class DirectoryReader(_FolderReader):
         dirs, judged = self._spool.dirs, self._judged
         if dirs is None or self._mail:
             return ConsumerList(taken_at=self._taken_at)
-        try:
-            certainty = self._judge.certainty(self._spool.mount(dirs))
-        except OSError as problem:  # the spool was removed meanwhile: the next look says so
-            return ConsumerList(taken_at=self._taken_at, error=str(problem.strerror))
+        certainty = self._judge.certainty(self._spool.mount(dirs))
         return self._consumers.gather(dirs, judged.claims, certainty, self._taken_at, complete=judged.all_claims)
 
     def holders(self, key: Key) -> Holders:
@@ -354,7 +351,7 @@ class DirectoryReader(_FolderReader):
         capabilities = Capabilities.nothing(why)
         return Observation(
             self.path, self._options.layout, now, False,
-            {box: BoxState(box, None, False, None, False, None, why, now) for box in LIVE},
+            {box: BoxState(box, None, False, error=why, as_of=now) for box in LIVE},
             judged_all=False, who=who_am_i(capabilities, read_only=why), capabilities=capabilities, disk=Disk(),
             watch=Watch("scan", why, self._options.least, self._since), generation=self._generation,
             clock_jumped=self._judge.boot_clock.jumped,
@@ -378,15 +375,16 @@ class StandaloneReader(_FolderReader):
     def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
         super().__init__(path, options, world, writers=writers)
         self._layout = options.layout
-        self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
+        self._root = world.files.open_dir(path, follow=True)
+        self._above = world.files.open_dir("..", self._root)
         self._folders = [(path, self._root)]
+        self._in_full = [(os.path.normpath(path), self._root), (os.path.normpath(os.path.join(path, "..")), self._above)]
 
     def see(self, *, rescan: bool = False) -> Observation:
         mount = mount_of(self._root)
         folders = self._folders
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
-            folders = [*folders, (os.path.normpath(os.path.join(self.path, "..")), self._above)]
+            folders = [*folders, self._in_full[1]]
         locks = self._locks(folders, mount, {})
         cursors = self._cursors(self._folders) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)
@@ -424,7 +422,7 @@ class StandaloneReader(_FolderReader):
     def _closed(self, locks: Sequence[Lock]) -> str | None:
         """Returns why this user can neither remove a lock nor put one back; None where a lock may be in a directory that is open.
         Each lock is checked again, on its own."""
-        path, own = os.path.normpath(self.path), folder_closed(self._root, "the directory", self.path)
+        path, own = self._in_full[0][0], folder_closed(self._root, "the directory", self.path)
         if own is None or all(path in (os.path.normpath(lock.path), os.path.dirname(lock.path)) for lock in locks):
             return own
         return None if folder_closed(self._above, "the directory above", self.path) is None else own
@@ -444,9 +442,7 @@ class StandaloneReader(_FolderReader):
         return ConsumerList()
 
     def holders(self, key: Key) -> Holders:
-        above = os.path.normpath(os.path.join(self.path, ".."))
-        folders = [*self._folders, (os.path.normpath(self.path), self._root), (above, self._above)]
-        return self._holders(str(key), folders)
+        return self._holders(str(key), [*self._folders, *self._in_full])
 
     def current_step(self) -> str:
         return f"reading {self.path}"

@@ -411,16 +411,15 @@ class SetAsideBoxes(Struct):
     """Changes whenever something came or went."""
 
     def look(self, dirs: SpoolDirs, as_of: float) -> dict[Box, BoxState]:
-        folders: dict[Box, dict[str, _Folder]] = {}
-        states = {box: self._look(dirs, box, as_of, folders) for box in ASIDE}
-        if folders != self._folders:
+        before, self._folders = self._folders, {}
+        states = {box: self._look(dirs, box, as_of, before.get(box, {})) for box in ASIDE}
+        if before != self._folders:
             self.generation += 1
             self._rows, self._ids = {}, None
-        self._folders = folders
         self._whole = {box: state.complete for box, state in states.items()}
         return states
 
-    def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[Box, dict[str, _Folder]]) -> BoxState:
+    def _look(self, dirs: SpoolDirs, box: Box, as_of: float, known: Mapping[str, _Folder]) -> BoxState:
         def read(operation: str, above: int) -> _Folder:
             listed, metas = _list(operation, above), _Metas(dirs, box, operation) if box is Box.TRASH else None
             total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
@@ -437,13 +436,13 @@ class SetAsideBoxes(Struct):
             return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
 
         try:
-            listed = _look(dirs, box.value, _is_shown, self._folders.get(box, {}), as_of - _COARSE, read)
+            listed = _look(dirs, box.value, _is_shown, known, as_of - _COARSE, read)
         except OSError as problem:
-            return BoxState(box, None, False, None, False, None, _why(problem), as_of)
+            return BoxState(box, None, False, error=_why(problem), as_of=as_of)
         if listed is None:
-            return BoxState(box, 0, True, 0, False, None, "", as_of)
-        folders[box], complete = listed
-        found = folders[box].values()
+            return BoxState(box, bytes=0, as_of=as_of)
+        self._folders[box], complete = listed
+        found = self._folders[box].values()
         sizes = [folder.bytes for folder in found if folder.bytes is not None]
         oldest = min((folder.times[0] for folder in found if folder.times), default=None)
         total = sum(sizes) if len(sizes) == len(found) else None
@@ -736,10 +735,10 @@ class Boxes:
         """Returns the mtime in µs of the names that hold no time."""
         return self._scanners[box].times
 
-    def is_current(self, box: Box, fd: int) -> bool:
-        """True if the box has not changed since its last scan."""
+    def is_current(self, new: int) -> bool:
+        """True if ``new``, an open directory, has not changed since its last scan."""
         try:
-            return generation_of(fd) == self._scanners[box].last.generation
+            return generation_of(new) == self._scanners[Box.NEW].last.generation
         except OSError:
             return False
 

@@ -21,7 +21,7 @@ from ..surroundings import Connection, LocalClient, Users
 from .listing import split_key
 from .liveness.processes import BootClock, Certainty, Process, Processes, judge_pids, lock_owners, read_table
 from .storage.disk import OpenFolder, disk_of, is_local, mount_of, who_am_i
-from .storage.location import folders_dir, opened_below
+from .storage.location import folder_in, folders_dir, opened_below
 from .storage.rows import epoch
 
 # Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
@@ -99,24 +99,15 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
 def who_has_path(path: str, folders: Iterable[OpenFolder], processes: Processes) -> Holders:
     """Finds the processes that hold a file in one of ``folders`` (path as shown, descriptor), or in ``cursors/`` below one: a
     lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
-    with _translate_errors(escape(path)), _folder(path, folders) as folder:
+    found = folder_in(path, folders)
+    if found is None:
+        raise Unreadable("nothing of this target", path=escape(path), advice="name a lock or a cursor file as it is listed")
+    with _translate_errors(escape(path)), opened_below(*found) as folder:
         name = os.path.basename(path)
         asked = [Asked(os.lstat(name, dir_fd=folder), folder)]
         if name.endswith(".json"):
             asked += _there(folder, LOCK, LOCK, "")
         return holders_of(escape(path), asked, processes)
-
-
-@contextmanager
-def _folder(path: str, folders: Iterable[OpenFolder]) -> Iterator[int]:
-    above, name = os.path.split(path)
-    for folder, fd in folders:
-        below = "" if above == folder else "cursors" if above == os.path.join(folder, "cursors") else None
-        if below is not None and name not in ("", ".", ".."):
-            with opened_below(fd, below or ".") as own:
-                yield own
-            return
-    raise Unreadable("nothing of this target", path=escape(path), advice="name a lock or a cursor file as it is listed")
 
 
 @contextmanager

@@ -138,7 +138,7 @@ class OpenSpool(Struct):
         try:
             parent = os.path.dirname(self.path)
             if parent != self.path:
-                self._parent = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._parent = self._world.files.open_dir(parent, follow=True)
         except OSError:
             self._parent = -1  # the parent may be closed to us; then no locks or cursors beside the spool are shown
         return dirs, True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from os import stat_result
@@ -262,6 +262,17 @@ def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[
             at = files.open_dir(part, at)
             opened.callback(files.close, at)
         yield at
+
+
+def folder_in(path: str, folders: Iterable[tuple[str, int]]) -> tuple[int, str] | None:
+    """Finds the directory of the lock or cursor file ``path``: which of the open ``folders``, (path as shown, descriptor), and
+    its path below that; None where it is neither in one of them nor in ``cursors/`` below one."""
+    above, name = os.path.split(path)
+    for folder, fd in folders:
+        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
+        if below is not None and safe_name(name):
+            return fd, below
+    return None
 
 
 # Looks up names as they are now. A name that cannot be seen is a result, not an error.
