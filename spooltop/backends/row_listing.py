@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import attrgetter
@@ -25,16 +26,17 @@ class AgeCounter:
     seconds, None where not known); ``of``: as many messages there are."""
 
     def __init__(self, put: Iterable[tuple[str | None, float | None]], of: int) -> None:
-        put_at: dict[str | None, list[float | None]] = {}
+        totals = Counter[str | None]()
+        dated = defaultdict[str | None, list[float]](list)
         for source, at in put:
-            put_at.setdefault(source, []).append(at)
-        dated = {source: array("d", sorted(at for at in times if at is not None)) for source, times in put_at.items()}
-        largest = sorted(put_at, key=lambda source: (-len(put_at[source]), source or ""))[:_SOURCES]
+            totals[source] += 1
+            if at is not None:
+                dated[source].append(at)
+        largest = sorted(totals, key=lambda source: (-totals[source], source or ""))[:_SOURCES]
         self._of = of
         self._all = array("d", sorted(chain.from_iterable(dated.values())))
-        self._looked_at = sum(map(len, put_at.values()))
-        self._sources = len(put_at)
-        self._by_source = [(source, len(put_at[source]), dated[source]) for source in largest]
+        self._looked_at, self._sources = totals.total(), len(totals)
+        self._by_source = [(source, totals[source], array("d", sorted(dated[source]))) for source in largest]
 
     def ages(self, now: float) -> Ages:
         counted = tuple(SourceAges(source, total, age_counts(put_at, now)) for source, total, put_at in self._by_source)
@@ -117,11 +119,11 @@ class RowListing(Struct, eq=False):
 
 def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
     """Returns the test of filter and selection together; None if everything is selected."""
-    wanted = filters.parse(query.filter) if query.filter else None
+    wanted = filters.parse(query.filter)
     chosen = query.selection
     if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):
         chosen = None
     if chosen is None:
-        return None if wanted is None else lambda row: wanted.match(row, now)
+        return None if wanted.empty else lambda row: wanted.match(row, now)
     selects = chosen.matcher(now)
-    return selects if wanted is None else lambda row: wanted.match(row, now) and selects(row)
+    return lambda row: wanted.match(row, now) and selects(row)

@@ -55,10 +55,10 @@ class DirectoryBackend:
         else:
             reader = DirectoryReader(found.path, options, world, writers=writers)
             opened = OpenedTarget(reader, partial(_spool_operator, target.display_name, found.path, options, world, reader))
-        if not settings.watch:
-            return opened
-        beside = side_watch(found.path, settings.side_files, options.cursor_files, opened.reader.wake)
-        return OpenedTarget(opened.reader, opened.operator, beside)
+        if settings.watch:
+            beside = side_watch(found.path, settings.side_files, options.cursor_files, opened.reader.wake)
+            opened = replace(opened, beside=beside)
+        return opened
 
     def queue(self, target: Target, options: QueueOptions) -> Queue:
         from spooltop.engine.spool import Spool
@@ -94,8 +94,7 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
 
     def consumers() -> Observation:
         now = fresh.observation()
-        times = [at for at in (now.last_claim_at, reader.last_claim_at) if at is not None]
-        return replace(now, last_claim_at=max(times, default=None))
+        return replace(now, last_claim_at=max(now.last_claim_at or 0.0, reader.last_claim_at or 0.0) or None)
 
     spool = SpoolOpener(path=folder, options=options, world=world, look=fresh.names, again=fresh.again)
     cursors = partial(CursorOperator, path, logs, options, world, above=True)

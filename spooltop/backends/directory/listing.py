@@ -44,7 +44,7 @@ def name_test(query: ListQuery, now: float, row: Callable[[str], Row]) -> Callab
 
     Names of our own differ in their times and ids: what is asked of the rest of a name, its attributes, is decided once for all
     that have the same."""
-    wanted = filters.parse(query.filter).by_name if query.filter else filters.ByName()
+    wanted = filters.parse(query.filter).by_name
     chosen = query.selection
     if query.box is not Box.NEW or wanted is None or (chosen is not None and (chosen.named or chosen.filter)):
         return None
@@ -185,40 +185,8 @@ def _name_like(raw: str) -> Name:
     return (None if attributes is None else named_like(attributes)) or parse(raw, claimed=False)
 
 
-# Reports on a list while it is being made: the progress, the number of matches so far, and the first of them.
-
 AT_ONCE = 150
 """Rows that are shown before all are known: more than fit on a screen."""
-
-
-class ListPreview(Struct):
-    """Reports to ``progress`` when a report is due; never if it is None. It keeps the first names by name, or the last
-    (``backwards``), because most names begin with their time. ``row`` makes the row of a name."""
-
-    _progress: ListProgress | None
-    _row: Callable[[str], Row]
-    _backwards: bool
-    _first: list[str] = []
-    _count: int = 0
-    _from: float = 0.0
-    _to: float = 0.0
-
-    def stage(self, until: float) -> None:
-        """Begins the next stage of the work, which ends at the share ``until`` of the whole."""
-        self._from, self._to = self._to, until
-
-    def take(self, names: Sequence[str]) -> None:
-        """Adds names that match."""
-        self._count += len(names)
-        last = self._first[-1] if len(self._first) == AT_ONCE else None
-        if last is None or (max(names) > last if self._backwards else min(names) < last):
-            self._first = sorted([*self._first, *names], reverse=self._backwards)[:AT_ONCE]
-
-    def at(self, share: float) -> None:
-        """Reports that ``share`` of this stage is done, if a report is due."""
-        if self._progress is not None and self._progress.due():
-            rows = [self._row(raw) for raw in self._first]
-            self._progress.advanced(self._from + share * (self._to - self._from), rows, self._count)
 
 
 class NameListing(Struct, eq=False, kw_only=True):
@@ -226,7 +194,9 @@ class NameListing(Struct, eq=False, kw_only=True):
     window. ``status`` looks a name up in the box (lstat(2), None if it has gone), ``row`` makes its row. ``times`` are put times
     (µs) of names that contain none.
 
-    The order of all names by a column is kept with the scan. A cancelled list is empty and not ``complete``.
+    The order of all names by a column is kept with the scan. While it is made, the list reports to ``progress`` how much is done,
+    how many names match so far, and the first of them by name, or the last (``_backwards``), because most names begin with their
+    time. A cancelled list is empty and not ``complete``.
     """
 
     query: ListQuery
@@ -242,24 +212,29 @@ class NameListing(Struct, eq=False, kw_only=True):
     complete: bool = False
     ordered_over: int | None = None
     _places: array[int] = array("I")
+    _backwards: bool = False
+    _first: list[str] = []
+    _count: int = 0
+    _stage: tuple[float, float] = (0.0, 0.0)
+    """The part of the work that this stage of it is."""
     _shown: dict[str, int] = {}
     """The places of the last window: nearly all that is searched is in it, and to search all takes 70 ms."""
 
     def __post_init__(self) -> None:
         # Ages count backwards: the oldest has the least time and the greatest age.
-        reverse = self.query.sort.descending != (self.query.sort.column in ("age", "held"))
-        order = self._ordered(ListPreview(self.progress, lambda raw: self.row(raw, self.status(raw)), reverse))
+        self._backwards = self.query.sort.descending != (self.query.sort.column in ("age", "held"))
+        order = self._ordered()
         if order is not None:
-            self._places = order.places(reverse=reverse)
+            self._places = order.places(reverse=self._backwards)
             self.complete = self.scan.complete and not self.scan.error
 
-    def _ordered(self, preview: ListPreview) -> Order | None:
+    def _ordered(self) -> Order | None:
         key = ("order", self.query.sort.column)
         kept: Order | None = self.scan.kept.get(key)
-        mask = self._taken(preview, 0.5 if kept is None else 1.0)
+        mask = self._taken(0.5 if kept is None else 1.0)
         if self.cancelled():
             return None
-        preview.stage(1.0)
+        self._stage = self._stage[1], 1.0
         if mask is not None and kept is not None:
             return kept.only(mask)
         value: ValueOf = {
@@ -267,40 +242,56 @@ class NameListing(Struct, eq=False, kw_only=True):
             "source": lambda raw: _name_like(raw).source, "tries": lambda raw: _name_like(raw).attempts,
         }.get(key[1], str)  # fmt: skip
         gathered = 0.9 if key[1] == "size" else 0.6  # for sizes each file is looked up
-        order = kept or by_column(self.scan.names, value, mask, self.cancelled, preview.at, gathered)
+        order = kept or by_column(self.scan.names, value, mask, self.cancelled, self._report, gathered)
         if mask is None and order is not None:
             self.scan.kept[key] = order
         return order
 
-    def _taken(self, preview: ListPreview, share: float) -> bytearray | None:
+    def _taken(self, share: float) -> bytearray | None:
         """Returns one byte for each name, 1 if filter and selection take it; None if they take all. If cancelled, the rest is
         0. ``share`` is that of the whole work."""
         query, chosen = self.query, self.query.selection
         match = matcher(query, self.now)
         if match is None:
             return None
-        wanted = filters.parse(query.filter) if query.filter else filters.Query()
+        wanted = filters.parse(query.filter)
         self.timed = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
         test = name_test(query, self.now, self._of_name)
         mask = bytearray(len(self.scan.names))
-        preview.stage(share)
+        self._stage = 0.0, share
         for start, piece in pieces(self.scan.names):
             if self.cancelled():
                 break
-            preview.at(start / len(mask))
+            self._report(start / len(mask))
             if not wanted.could_match(os.fsencode("/".join(piece))):
                 continue
             found = []
             for place, raw in enumerate(piece, start):
                 taken = None if test is None else test(raw)
                 if taken is None and wanted.could_match(os.fsencode(raw)):
-                    taken = match(self.row(raw, self.status(raw)) if self.timed else self._of_name(raw))
+                    taken = match(self._seen(raw) if self.timed else self._of_name(raw))
                 if taken:
                     mask[place] = 1
                     found.append(raw)
             if found and self.progress is not None:
-                preview.take(found)
+                self._take(found)
         return mask
+
+    def _take(self, names: Sequence[str]) -> None:
+        """Adds names that match to those of the next report."""
+        self._count += len(names)
+        last = self._first[-1] if len(self._first) == AT_ONCE else None
+        if last is None or (max(names) > last if self._backwards else min(names) < last):
+            self._first = sorted([*self._first, *names], reverse=self._backwards)[:AT_ONCE]
+
+    def _report(self, share: float) -> None:
+        """Reports that ``share`` of this stage is done, if a report is due."""
+        if self.progress is not None and self.progress.due():
+            start, end = self._stage
+            self.progress.advanced(start + share * (end - start), list(map(self._seen, self._first)), self._count)
+
+    def _seen(self, raw: str) -> Row:
+        return self.row(raw, self.status(raw))
 
     def _of_name(self, raw: str) -> Row:
         """Returns the row as far as the name alone tells it."""
@@ -317,7 +308,7 @@ class NameListing(Struct, eq=False, kw_only=True):
         start = max(0, start)
         names = [self.scan.names[place] for place in self._places[start : max(0, stop)]]
         self._shown = dict(zip(names, count(start)))
-        return [self.row(raw, self.status(raw)) for raw in names]
+        return list(map(self._seen, names))
 
     def find(self, key: Key) -> int | None:
         match key:
@@ -404,11 +395,8 @@ def facts_of(
     if row is not None and row.verdict is not None:
         owner = row.owner
         if owner is not None and owner.pid is not None:
-            words = f"pid {owner.pid}"
-            words += f" {escape(owner.command)}" if owner.command else ""
-            words += f" of {escape(owner.user)}" if owner.user else ""
-            words += f" on {escape(owner.host)}" if owner.host else ""
-            facts.append(("owner", words))
+            named = (" ", owner.command), (" of ", owner.user), (" on ", owner.host)
+            facts.append(("owner", f"pid {owner.pid}" + "".join(f"{before}{escape(text)}" for before, text in named if text)))
         sentence = sentences.get(name.token, "") if name.token is not None else ""
         facts.append(("holder" if box is Box.CUR else "writer", sentence or row.evidence))
         if row.verdict is Verdict.DEAD and owner is not None and owner.pid is not None:

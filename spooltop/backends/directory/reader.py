@@ -20,7 +20,7 @@ from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import read_pause
 from spooltop.errors import Unreadable
-from spooltop.locks.lock_files import LockFiles, folder_closed, message_locks
+from spooltop.locks.lock_files import LockFiles, folder_closed, holder_info, message_locks
 from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, TrackedMessage
 from spooltop.model.proc import Mount
 from spooltop.model.snapshot import BoxState, ConsumerList, Disk, Observation, Pause, Watch
@@ -94,7 +94,8 @@ class _FolderReader:
             files.append(os.lstat(LOCK, dir_fd=folder))
         table = self._world.lock_table()
         lines = {line for one in files for line in table.of(one) if not line.waits}
-        return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
+        now, processes = self._world.clock(), self._world.processes
+        return tuple(holder_info(line.pid if line.pid > 0 else None, now, processes) for line in lines)
 
     def _why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[OpenFolder]) -> str | None:
         """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
@@ -133,8 +134,8 @@ class DirectoryReader(_FolderReader):
         self._boxes = Boxes(world, options.least)
         self._judge = RowJudge(world, options)
         self._set_aside = SetAsideBoxes(options.retention)
-        self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), OperatorMoves(world.files))
-        self._tracker = MessageTracker(self._spool.has, self._set_aside)
+        self._flow = FlowMeter(self._set_aside, partial(self._spool.status, Box.NEW), OperatorMoves(world.files))
+        self._tracker = MessageTracker(self._spool.status, self._set_aside)
         self._consumers = ConsumerGatherer(world.processes, TokenJudge(world.processes, options.hosts))
         self._scans: Scans = {}
         self._judged = JudgedRows()
@@ -149,7 +150,6 @@ class DirectoryReader(_FolderReader):
 
     def see(self, *, rescan: bool = False) -> Observation:
         now = self._taken_at = self._world.clock()
-        self._judge.boot_clock.look()
         self._step = "opening the directory"
         try:
             dirs, reopened = self._spool.open()

@@ -47,7 +47,6 @@ class FreshLook:
         """Lists ``tmp``, ``new`` or ``cur``, the oldest first. Raises ``Unreadable`` where the box was not listed to its end:
         that nothing was seen in it is no word on what is there. Raises ``Stopped`` where ``progress`` does."""
         with self._one_at_a_time:
-            self._judge.boot_clock.look()
             dirs = self._opened(box)
             times: dict[str, int] = {}
             scan = _scan(dirs, box, untimed=times)
@@ -91,10 +90,13 @@ class FreshLook:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises
         ``Unreadable``."""
         with self._one_at_a_time:
-            self._judge.boot_clock.look()
             dirs = self._opened(box)
+            mount = self._spool.mount(dirs)
+            certainty = self._judge.certainty(mount)
             try:
-                return self._judge.judge_again(dirs, self._spool.mount(dirs), box, names)
+                if box is Box.CUR:
+                    return self._judge.claims.judge_again(dirs, names, certainty)
+                return self._judge.tmp.judge_again(dirs, mount, names, certainty)
             except OSError as problem:
                 raise Unreadable(f"{box} cannot be looked at: {problem.strerror}", path=self._path) from problem
 
@@ -105,7 +107,6 @@ class FreshLook:
             mount, claims = self._spool.mount(dirs), _scan(dirs, Box.CUR, at_most=_FOR_THE_NOTE)
             scans = {Box.CUR: claims, Box.NEW: BoxScan(), Box.TMP: BoxScan()}
             judge = RowJudge(self._world, self._options)
-            judge.boot_clock.look()
             judged = judge.look(dirs, mount, scans)
             return Observation(
                 self._path, self._options.layout, self._world.clock(), complete=False, boxes={}, claims=judged.claims,

@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import cache, partial
 from itertools import chain
@@ -293,8 +293,7 @@ class JudgedRows(Frozen):
 
 
 class RowJudge:
-    """Remembers from look to look what was found out about holders and writers. In a mail folder nothing is a claim. Look at
-    ``boot_clock`` at the beginning of each look: it notices a jump of the wall clock."""
+    """Remembers from look to look what was found out about holders and writers. In a mail folder nothing is a claim."""
 
     def __init__(self, world: System, options: OpenOptions) -> None:
         self._monotonic = world.monotonic
@@ -328,16 +327,6 @@ class RowJudge:
         many = len(scan.names) + len(scan.staged)
         return BoxState(box, many, scan.complete, size, scan.bytes_estimated, oldest, "", scan.as_of)
 
-    def judge_again(
-        self, dirs: SpoolDirs, mount: Mount | None, box: Box, wanted: Sequence[str]
-    ) -> Verdicts:
-        """Judges the names ``wanted`` of ``tmp`` or ``cur`` now, with the help of earlier looks: name → (verdict, evidence).
-        Leaves out names that have gone. Raises ``OSError``."""
-        certainty = self.certainty(mount)
-        if box is Box.CUR:
-            return self.claims.judge_again(dirs, wanted, certainty)
-        return self.tmp.judge_again(dirs, mount, wanted, certainty)
-
     def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Scans) -> int | None:
         """Counts the running consumers, at most once a second; None where they cannot be known."""
         if self._mail or scans[Box.CUR].error:
@@ -351,7 +340,8 @@ class RowJudge:
         return self._consumers[1]
 
     def certainty(self, mount: Mount | None) -> Certainty:
-        """The conditions for conclusions about pids."""
+        """The conditions for conclusions about pids, as of now: the wall clock may have jumped."""
+        self.boot_clock.look()
         return Certainty(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
 
 

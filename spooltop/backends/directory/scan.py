@@ -88,6 +88,8 @@ _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _AT_ONCE = 1_000
+_COARSE = 0.02
+"""Seconds after a change in which another may leave the same mtime: kernels before 6.13 stamp directories by the tick."""
 _PLAIN = re.compile(r"(?:[0-9]{16}\.[^/]{0,133}/)+")
 """Matches joined names of ASCII in the form of the engine and most others: a time in front, and room for the suffix of a
 claim."""
@@ -106,7 +108,8 @@ class BoxScan(Frozen):
     that are not regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other
     box; ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them).
     ``staged`` are the files of ``tmp`` in staging directories, ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is
-    False where the directory changed during the scan, ``complete`` is False where the listing broke off.
+    False where the directory changed during the scan, or so shortly before that it may change again and keep its mtime;
+    ``complete`` is False where the listing broke off.
     """
 
     names: list[str] = field(default_factory=list)
@@ -165,8 +168,9 @@ def scan_box(
     untimed = {} if untimed is None else untimed
     tally = _Tally(ids, untimed)
     error = ""
-    before = after = total = None
-    estimated = False
+    total = None
+    before: Generation | None = None
+    clean = estimated = False
     began, worked = time.monotonic(), time.thread_time()
     try:
         with opened(".", fd) as own:
@@ -175,16 +179,16 @@ def scan_box(
                 some_or_all = islice(entries, at_most)
                 while some := list(islice(some_or_all, _AT_ONCE)):
                     tally.add(own, some)
-            after = generation_of(own)
+            clean = before == generation_of(own) and before[2] / 1e9 < time.time() - _COARSE
             if sizes:
                 total, estimated = _bytes(own, tally.names)
     except OSError as problem:
-        error, after = _why(problem), None
+        error, clean = _why(problem), False
     untimed.clear()
     untimed.update(tally.kept)
     return BoxScan(
         tally.names, tally.oldest, tally.irregular, tally.duplicates, tally.tried[:_TRIED_AT_MOST],
-        len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
+        len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, clean, not error, error,
         time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
 
@@ -271,8 +275,6 @@ def _bytes(fd: int, names: Sequence[str]) -> tuple[int | None, bool]:
 # Folders that are listed again only after they have changed: a look costs one ``lstat`` for each that has not.
 
 _FOLDERS_AT_MOST = 5_000
-_COARSE = 0.02
-"""Seconds after a change in which another may leave the same mtime: kernels before 6.13 stamp directories by the tick."""
 
 
 class _Listed(Frozen):
@@ -559,7 +561,6 @@ def _even_sample(count: int) -> Iterator[int]:
 
 # Schedules the listings of a box.
 
-_COARSE_NS = 20_000_000
 _DUTY = 20
 """Minimum pause after a listing, as a multiple of its duration."""
 _EACH = 1e-4
@@ -578,8 +579,6 @@ class BoxScanner(Struct):
     times: dict[str, int] = {}
     """mtime in µs of the names that hold no time."""
     _last_at: float = 0.0
-    _number: int = 0
-    _coarse: bool = False
     last: BoxScan = BoxScan()
     due: float | None = None
     """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
@@ -596,41 +595,35 @@ class BoxScanner(Struct):
         """Returns the last scan, or a new one if that is due. ``fd`` None: the box is not there, and ``missing`` says why.
         ``unseen``: the box may change and keep its mtime, so it is listed every ``period`` seconds; the same names make no new
         scan."""
-        now = self._world.monotonic()
+        now, last, wait = self._world.monotonic(), self.last, 0.0
         self.due = None
         if fd is None:
-            if self.last.error != missing:
-                self._number += 1
-                self.last = BoxScan(complete=False, error=missing, as_of=self._world.clock(), number=self._number)
+            if last.error != missing:
+                self.last = BoxScan(complete=False, error=missing, as_of=self._world.clock(), number=last.number + 1)
             return self.last
-        last = self.last
         try:
             current: Generation | None = generation_of(fd)
         except OSError:
             current = None
         same = last.generation is not None and current is not None and last.generation[:2] == current[:2]
-        if same and not force:
-            unchanged = current == last.generation and last.clean and not self._coarse and last.complete
-            if unchanged and not unseen:
+        if same:
+            unchanged = current == last.generation and last.clean and last.complete
+            if unchanged and not unseen and not force:
                 return last
             wait = self.period if unchanged else self._rest(last, unseen)
-            if now < self._last_at + wait:
-                self.due = self._last_at + wait
-                return last
-        elif last.error and not force and now - self._last_at < self.least:
-            self.due = self._last_at + self.least
+        elif last.error:
+            wait = self.least
+        if not force and now < self._last_at + wait:
+            self.due = self._last_at + wait
             return last
         as_of = self._world.clock()
         scan = self.scan(fd, ids=ids, untimed=self.times, sizes=self.sizes)
-        # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
-        self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
         self._last_at = now
         if unseen and not force and same and _same_names(last, scan):
-            self.last = replace(last, duration=scan.duration, effort=scan.effort, as_of=as_of)
+            self.last = replace(last, clean=scan.clean, duration=scan.duration, effort=scan.effort, as_of=as_of)
             return self.last
-        self._number += 1
-        self.last = replace(scan, as_of=as_of, number=self._number)
-        if not scan.clean or self._coarse:
+        self.last = replace(scan, as_of=as_of, number=last.number + 1)
+        if not scan.clean:
             self.due = now + self._rest(scan, unseen)
         return self.last
 
@@ -647,7 +640,7 @@ def _same_names(last: BoxScan, scan: BoxScan) -> bool:
     """Returns whether two scans of one directory, with the same mtime, found the same names. An unchanged directory is always
     listed in the same order."""
     return (
-        last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
+        last.generation == scan.generation and last.complete and scan.complete
         and last.duplicates == scan.duplicates and last.irregular == scan.irregular and last.names == scan.names
     )  # fmt: skip
 

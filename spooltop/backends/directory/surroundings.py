@@ -40,11 +40,9 @@ class Asked(Frozen):
     since: float | None = None
 
 
-def holders_of(path: str, files: Iterable[Asked], processes: Processes) -> Holders:
-    """All that can be seen of who has ``files`` open or locked; ``path`` is how the first is called."""
-    asked = list(files)
-    by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
-    seen = processes.descriptors(set(by_inode))
+def holders_of(path: str, asked: Sequence[Asked], processes: Processes) -> Holders:
+    """All that can be seen of who has the files that are ``asked`` for open or locked; ``path`` is how the first is called."""
+    seen = processes.descriptors({(one.found.st_dev, one.found.st_ino) for one in asked})
     found: dict[Holding, None] = {}
     described = cache(partial(processes.process, described=True))
 

@@ -130,10 +130,10 @@ class _Track(Struct):
 
 
 class MessageTracker(Struct):
-    """``in_box`` returns whether a name is in a box now. Canaries are remembered before anybody asks for them, other messages
-    only from then on."""
+    """``in_box`` returns something true if a name is in a box now. Canaries are remembered before anybody asks for them, other
+    messages only from then on."""
 
-    _in_box: Callable[[Box, str], bool]
+    _in_box: Callable[[Box, str], object]
     _set_aside: SetAsideBoxes
     _tracks: dict[str, _Track] = {}
     # A canary exists to be tracked, and is most likely gone before anybody could ask for its id.
@@ -345,7 +345,7 @@ class FlowMeter(Struct):
     of two scans. ``in_new`` asks the directory if a name is in ``new`` now, where a batch alone is ambiguous."""
 
     _set_aside: SetAsideBoxes
-    _in_new: Callable[[str], bool]
+    _in_new: Callable[[str], object]
     _operators: OperatorMoves
     _aside_ids: Set[str] = frozenset()
     _compared: tuple[set[str], set[str]] | None = None
@@ -475,7 +475,7 @@ class FlowMeter(Struct):
         attempts = name.attempts if name.token else None
         self._gone[id] = _Gone(self._turn, Completion(put_at, claimed_at, batch.at), attempts, holder_of(name))
 
-    def _count(self, id: str, moved: _Moves, batch: Events, aside: Set[str], in_new: Callable[[str], bool]) -> None:
+    def _count(self, id: str, moved: _Moves, batch: Events, aside: Set[str], in_new: Callable[[str], object]) -> None:
         operators = self._operators
         came, left, claimed, gone_from_cur = moved
         put_back: list[Name] = []
@@ -541,7 +541,7 @@ class FlowMeter(Struct):
                 self._leaves(id, batch, last, self._claim_time(id, last))
 
     def _count_foreign(
-        self, id: str, moved: _Moves, batch: Events, gone: _Gone | None, in_new: Callable[[str], bool], *, back: bool
+        self, id: str, moved: _Moves, batch: Events, gone: _Gone | None, in_new: Callable[[str], object], *, back: bool
     ) -> None:
         """Counts the moves of a message that foreign consumers take. All its returns share one name, and so do all its claims:
         they are counted from how often each name appeared and where the message is now."""

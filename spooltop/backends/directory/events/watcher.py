@@ -14,7 +14,7 @@ import select
 import struct
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from functools import partial
@@ -62,8 +62,8 @@ class Events(Struct):
     gives a message back under the same name every time. ``lost``: the kernel's queue overflowed. ``ended``: a directory was
     removed, moved or unmounted."""
 
-    added: dict[str, Counter[str]] = {}
-    deleted: dict[str, Counter[str]] = {}
+    added: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    deleted: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     back: dict[str, set[str]] | None = None
     """Names that were both added and deleted and whose last event was the addition. None: the order is unknown."""
     count: int = 0
@@ -132,11 +132,7 @@ def parsed(data: bytes, watched: Mapping[int, str], into: Events) -> None:
     """Adds the events in ``data``, as inotify(7) lays them out, to ``into``. ``watched`` are the boxes by the numbers of their
     watches. Dot files are no messages: they are only counted."""
     if into.back is None:
-        into.back = {}
-    for box in watched.values():
-        into.added.setdefault(box, Counter())
-        into.deleted.setdefault(box, Counter())
-        into.back.setdefault(box, set())
+        into.back = defaultdict(set)
     for watch, mask, raw in _split(data):
         into.count += 1
         where = watched.get(watch)
@@ -463,5 +459,5 @@ def _as_events(changes: Changes, boxes: Mapping[str, Box]) -> Events:
     for kind, path in changes:
         folder, _, name = path.rpartition("/")
         if folder in boxes and kind in (1, 3) and name and name[0] != ".":
-            (events.added if kind == 1 else events.deleted).setdefault(boxes[folder], Counter())[name] += 1
+            (events.added if kind == 1 else events.deleted)[boxes[folder]][name] += 1
     return events

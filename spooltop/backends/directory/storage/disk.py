@@ -168,10 +168,6 @@ class OpenSpool(Struct):
         except OSError:
             return None
 
-    def has(self, box: Box, name: str) -> bool:
-        """True if a name is in a box now."""
-        return self.status(box, name) is not None
-
     def close(self) -> None:
         with ExitStack() as both:
             if self._parent >= 0:
