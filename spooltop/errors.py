@@ -21,7 +21,7 @@ class SpooltopError(Exception):
 
     exit_code = 1
 
-    def __init__(self, what: str, *, path: _Path = None, advice: str = "") -> None:
+    def __init__(self, what: str, advice: str = "", *, path: _Path = None) -> None:
         super().__init__(what)
         self.what = what
         self.path = None if path is None else os.fsdecode(path)
@@ -83,7 +83,7 @@ class DoesNotAnswer(Unreadable):
 
     def __init__(self, step: str, seconds: float, *, path: _Path) -> None:
         what = f"does not answer: {step or 'opening it'} takes over {seconds:g}s"
-        super().__init__(what, path=path, advice="is its server gone? see /proc/mounts and dmesg")
+        super().__init__(what, "is its server gone? see /proc/mounts and dmesg", path=path)
 
 
 class Unavailable(Unreadable):
@@ -110,8 +110,8 @@ class ClaimLost(SpooltopError):
     that an operator had just taken from it.
     """
 
-    def __init__(self, what: str, *, names: Sequence[str] = (), path: _Path = None, advice: str = "") -> None:
-        super().__init__(what, path=path, advice=advice)
+    def __init__(self, what: str, advice: str = "", *, names: Sequence[str] = (), path: _Path = None) -> None:
+        super().__init__(what, advice, path=path)
         self.names = tuple(names)
 
 
@@ -121,8 +121,8 @@ class PutUnknown(SpooltopError):
     ``id`` is the message's id. For a group, ``ids`` are those that arrived or may have; the others did not.
     """
 
-    def __init__(self, what: str, *, id: str, ids: Sequence[str] = (), path: _Path = None, advice: str = "") -> None:
-        super().__init__(what, path=path, advice=advice or f"put it again with id={id!r}: that is a no-op if it arrived")
+    def __init__(self, what: str, advice: str = "", *, id: str, ids: Sequence[str] = (), path: _Path = None) -> None:
+        super().__init__(what, advice or f"put it again with id={id!r}: that is a no-op if it arrived", path=path)
         self.id = id
         self.ids = tuple(ids) or (id,)
 
@@ -150,8 +150,8 @@ class CursorUnreadable(SpooltopError):
 class CursorMismatch(SpooltopError):
     """``expect=`` was given and the file holds another value; ``found`` is that value."""
 
-    def __init__(self, what: str, *, found: object, path: _Path = None, advice: str = "") -> None:
-        super().__init__(what, path=path, advice=advice)
+    def __init__(self, what: str, advice: str = "", *, found: object, path: _Path = None) -> None:
+        super().__init__(what, advice, path=path)
         self.found = found
 
 

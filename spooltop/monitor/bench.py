@@ -353,14 +353,12 @@ def _answer(process: BaseProcess, pipe: Connection, end: float, tick: Callable[[
         while not pipe.poll(_TICK):
             tick()
             if time.monotonic() > end:
-                raise BenchFailed(
-                    f"a worker process has not answered for {_PATIENCE:g}s", advice="the file system may hang: see dmesg"
-                )
+                raise BenchFailed(f"a worker process has not answered for {_PATIENCE:g}s", "the file system may hang: see dmesg")
         answer: Answer | str = pipe.recv()
     except (EOFError, ConnectionError):
         process.join()
         raise BenchFailed(
-            f"a worker process ended with {process.exitcode}", advice="run it again; was it killed for want of memory?"
+            f"a worker process ended with {process.exitcode}", "run it again; was it killed for want of memory?"
         ) from None
     if isinstance(answer, str):
         raise SpooltopError(answer)
@@ -410,8 +408,9 @@ def check_room(folder: str) -> None:
     room = os.statvfs(folder)
     if room.f_bavail * room.f_frsize < 2 * BYTES_AT_MOST or (room.f_files and room.f_favail < 2 * FILES_AT_MOST):
         raise Refused(
-            "bench: too little room", path=folder,
-            advice=f"it needs {2 * BYTES_AT_MOST // 1_000_000} MB and {2 * FILES_AT_MOST:,} inodes free",
+            "bench: too little room",
+            f"it needs {2 * BYTES_AT_MOST // 1_000_000} MB and {2 * FILES_AT_MOST:,} inodes free",
+            path=folder,
         )  # fmt: skip
 
 

@@ -38,14 +38,14 @@ def bench(args: Arguments) -> int:
     terminal = args.terminal
     seconds: float = args.seconds
     if not _SHORTEST <= seconds <= _LONGEST:
-        raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
+        raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", "as in --seconds 20")
     path = args.path = here_or(args)
     if has_scheme(path):
-        raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
+        raise Refused("bench: measures a file system", "name a directory", path=without_secrets(path))
     busy = _others(args)
     parent = trial_parent(path)
     if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
-        raise Refused("bench: it cannot be written by you", path=parent, advice=f"ls -ld {escape(parent)}")
+        raise Refused("bench: it cannot be written by you", f"ls -ld {escape(parent)}", path=parent)
     check_room(parent)
     if busy:
         terminal.err(f"spooltop: {busy}: they make the figures lower, and the bench slows them down")
@@ -83,7 +83,7 @@ def _others(args: Arguments) -> str:
     try:
         with args.control(owners=False) as control:
             if why := control.why_read_only:
-                raise Refused(f"bench: {why}", path=args.path, advice="name a directory beside it")
+                raise Refused(f"bench: {why}", "name a directory beside it", path=args.path)
             observation = control.look().observation
     except NotASpool:
         if not os.path.isdir(args.path):

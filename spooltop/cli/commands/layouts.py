@@ -27,11 +27,10 @@ def layouts(args: Arguments) -> int:
         return _list(args)
     word, *rest = args.words
     if word not in _NEEDS:
-        advice = "spooltop layouts, or with one of form, show NAME, try FILE PATH"
-        raise UsageError(f"layouts: unknown word {word!r}", advice=advice)
+        raise UsageError(f"layouts: unknown word {word!r}", "spooltop layouts, or with one of form, show NAME, try FILE PATH")
     needs, form = _NEEDS[word]
     if len(rest) != len(form.split()):
-        raise UsageError(f"layouts {word} needs {needs}", advice=f"spooltop layouts {word} {form}".rstrip())
+        raise UsageError(f"layouts {word} needs {needs}", f"spooltop layouts {word} {form}".rstrip())
     if word == "try":
         return _try(args, *rest)
     text = form_text() if word == "form" else layout_text(rest[0], args.terminal.environ)

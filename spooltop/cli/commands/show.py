@@ -72,7 +72,7 @@ def ls(args: Arguments) -> int:
                 first = f"only the first {listing.ordered_over:,} messages were filtered and sorted"
                 args.terminal.error(f"{escape(args.path)}: {listing.query.box}: {first}")
     if incomplete and printed == 0 and len(incomplete) == len(boxes):
-        raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
+        raise Unreadable(f"{' and '.join(incomplete)} could not be listed", "status says why", path=args.path)
     if incomplete:
         args.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
     if printed == 0 and not selection.empty and args.most != 0:
@@ -84,9 +84,9 @@ def ls(args: Arguments) -> int:
 def show(args: Arguments) -> int:
     terminal = args.terminal
     if args.raw and (args.json or args.who):
-        raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", advice="give one or the other")
+        raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", "give one or the other")
     if args.raw and terminal.out_is_terminal:
-        raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", advice="redirect it to a pipe or a file")
+        raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", "redirect it to a pipe or a file")
     wanted = Selection(ids=(id_of(args.id),))
     with args.control() as control:
         there = _look_at(control, args).observation.boxes
@@ -102,7 +102,7 @@ def show(args: Arguments) -> int:
             return 0
         if args.raw:
             if len(found) > 1:
-                raise UsageError(f"{args.id} is in {' and '.join(row.box for row in found)}", advice="name one with --box")
+                raise UsageError(f"{args.id} is in {' and '.join(row.box for row in found)}", "name one with --box")
             terminal.write_bytes(_whole(control, found[0]))
             return 0
         for place, row in enumerate(found):
@@ -137,8 +137,8 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
     if exact or len(found) == 1:
         return (exact or found)[0]
     if found:
-        raise UsageError(f"{escape(asked)} matches {len(found)} operations", advice="give more of the id")
-    raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
+        raise UsageError(f"{escape(asked)} matches {len(found)} operations", "give more of the id")
+    raise NoSuchOperation(f"no operation {escape(asked)} in the journal", "spooltop ops lists them", path=path)
 
 
 def look(args: Arguments) -> Snapshot:

@@ -98,11 +98,11 @@ BLINK = 0.001
 
 def work(args: Arguments) -> int:
     if not args.command:
-        raise UsageError("work: no command given", advice="spooltop work PATH -- CMD …")
+        raise UsageError("work: no command given", "spooltop work PATH -- CMD …")
     if args.jobs < 1:
         raise UsageError("work: --jobs needs a number from 1 up")
     if shutil.which(args.command[0]) is None:
-        raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
+        raise UsageError(f"work: command not found: {args.command[0]!r}", "give its path, or fix PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
     with open_for(args, action="work", hosts=load(args.terminal.environ).claims_hosts) as queue:
         worker = CommandWorker(
@@ -301,7 +301,7 @@ class CommandWorker(Struct):
         except OSError as error:
             claim.release()
             what = f"work: {printable(self.command[0])} cannot be started: {os.strerror(error.errno or 0)}"
-            raise SpooltopError(what, advice=f"message {escape(claim.id)} was released") from error
+            raise SpooltopError(what, f"message {escape(claim.id)} was released") from error
         now = self.tick()
         self._running.append(_Job(claim, process, now, None if self.timeout is None else now + self.timeout))
         self._guard.watch(job.process.pid for job in self._running)

@@ -48,10 +48,11 @@ def make_kept(path: str) -> str:
         os.mkdir(full)
     except FileExistsError:
         if not os.path.isdir(full) or os.listdir(full):
-            raise Refused("demo: the directory exists already", path=path, advice="name a new or an empty directory") from None
+            raise Refused("demo: the directory exists already", "name a new or an empty directory", path=path) from None
     except FileNotFoundError:
-        advice = f"first: mkdir -p {escape(os.path.dirname(full))}"
-        raise NotASpool("demo: its parent directory does not exist", path=path, advice=advice) from None
+        raise NotASpool(
+            "demo: its parent directory does not exist", f"first: mkdir -p {escape(os.path.dirname(full))}", path=path
+        ) from None
     return full
 
 
