@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -24,19 +23,19 @@ _running: set[threading.Thread] = set()
 """Threads of all calls that have not ended, also of those that nobody has given up yet."""
 
 
-class _Call(Generic[R]):
+class _Call(threading.Thread, Generic[R]):
     """Call in a thread of its own, which counts the time of a processor that it uses."""
 
     def __init__(self, call: Callable[[], R]) -> None:
+        super().__init__(name="watched call", daemon=True)
         self._call = call
         self._clock: int | None = None
         self._results: list[R] = []
         self._error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, name="watched call", daemon=True)
-        _running.add(self.thread)
-        self.thread.start()
+        _running.add(self)
+        self.start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         # Here, not where it is watched: of a thread that has ended pthread_getcpuclockid(3) may not be asked.
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
@@ -44,18 +43,18 @@ class _Call(Generic[R]):
             self._results.append(self._call())
         except BaseException as error:  # noqa: BLE001  whoever waits raises it
             self._error = error
-        _running.discard(self.thread)
+        _running.discard(self)
 
     def hangs(self, patience: float) -> bool:
         """Waits until the call has ended (False), or its thread has used no processor for ``patience`` seconds."""
         used, since = -1.0, time.monotonic()
-        while self.thread.is_alive():
-            self.thread.join(min(_BEAT, patience))
+        while self.is_alive():
+            self.join(min(_BEAT, patience))
             now = time.monotonic()
             if (spent := self._used()) != used:
                 used, since = spent, now
             elif now - since >= patience:
-                return self.thread.is_alive()
+                return self.is_alive()
         return False
 
     def _used(self) -> float:
@@ -89,8 +88,8 @@ def call_watched(call: Callable[[], R], patience: float, about: str, step: Calla
         if running.hangs(patience):
             raise DoesNotAnswer(step(), patience, path=about)
     finally:
-        if running.thread.is_alive():  # given up here, or by Ctrl-C
-            _left[about] = running.thread
+        if running.is_alive():  # given up here, or by Ctrl-C
+            _left[about] = running
     return running.result()
 
 
@@ -107,24 +106,20 @@ def run_each(things: Sequence[T], call: Callable[[T], R], patience: float, *, at
     all of them have ``patience`` seconds.
     """
     results: list[R | None] = [None] * len(things)
-    left = deque(range(len(things)))
+    left = iter([*enumerate(things)])
 
     def run() -> None:
-        while left:
-            try:
-                place = left.popleft()
-            except IndexError:
-                return  # another thread took the last one
-            results[place] = call(things[place])
+        for place, thing in left:
+            results[place] = call(thing)
 
-    end = time.monotonic() + patience
     running: list[_Call[None]] = [_Call(run) for _ in things] if at_once else []
-    while left and not at_once:
+    more = bool(things) and not at_once
+    while more:
         running.append(_Call(run))
-        running[-1].hangs(patience * _STALLED)
-        end = time.monotonic() + patience
+        more = running[-1].hangs(patience * _STALLED)
+    end = time.monotonic() + patience
     for one in running:
-        one.thread.join(max(0.0, end - time.monotonic()))
-        if not one.thread.is_alive():
+        one.join(max(0.0, end - time.monotonic()))
+        if not one.is_alive():
             one.result()  # nothing, or the error of a call that raised against its promise
     return list(results)

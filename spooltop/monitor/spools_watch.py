@@ -3,15 +3,14 @@ glances, and the Spools view draws them.
 
 The data flow of the watch, from the directories to the view:
 
-1. Each target is a ``_Watched``. A thread of the pool takes the one that is due first and makes one step: at first it counts the
-   names in the boxes, which is the first picture; then it opens the target and looks at it, as a dashboard would.
+1. Each target is a ``_Watched``. A thread makes one step of each that is due: at first it counts the names in the boxes, which is
+   the first picture; then it opens the target and looks at it, as a dashboard would.
 2. At rest, a step asks once a second whether something changed (``Control.has_changed``: events of the boxes, the times of the
    directories). Only then, and from time to time, it looks again: a consumer that dies changes no directory.
 3. Each step leaves a frozen ``Glance``. ``glances`` returns them all, and ``wake`` tells the view that some are new.
 
-A step may hang for ever. It then keeps its thread, and another one goes on with the rest: one thread is enough while every step
-returns. Looks are rarer the more they cost together, so that at rest all of them take a share of a core that does not depend on
-the number of targets.
+A step may hang for ever. It then keeps its thread, and another one goes on with the rest (``run_each``). Looks are rarer the more
+they cost together, so that at rest all of them take a share of a core that does not depend on the number of targets.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from math import inf
@@ -30,6 +28,7 @@ from msgspec.structs import replace
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model import ASIDE, Box, Clock, Frozen, Observation, Problem, Rates, Snapshot, pause_words, span
+from spooltop.run_each import run_each
 
 _NUMBER = r"([0-9]+)"
 _DIGITS = 20
@@ -186,11 +185,10 @@ _ONLY_MESSAGES = 4.0
 """Multiple of the rest where only messages wait, of which an event tells all but their age."""
 _CALM = 5.0
 """Multiple of all times while another screen is in front."""
-_STALLED = 0.5
-"""Seconds after which a step keeps its thread for itself."""
+_PATIENCE = 1.0
+"""Seconds that the next steps wait for one that hangs."""
 _SILENT = 5.0
 """Seconds after which a target is said not to answer."""
-_THREADS = 64
 _TICK = 0.25
 """Seconds between two calls of ``wake`` at least."""
 _CLOCK = 2.0
@@ -232,9 +230,6 @@ class SpoolsWatch(Struct, eq=False):
     _wake: Callable[[], object] = lambda: None
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _watched: dict[str, _Watched] = {}
-    _ready: deque[_Watched] = field(default_factory=deque)
-    _threads: int = 0
-    _waiting: bool = False
     _cost: float = 0.0
     _factor: float = 1.0
     _dirty: bool = False
@@ -261,7 +256,7 @@ class SpoolsWatch(Struct, eq=False):
         """Begins to count, and leaves the looks to ``start``: they would compete with the dashboard that is being loaded."""
         if self._watchdog is None:
             self._find_due = self.monotonic() + _FIND
-            self._start_thread()
+            threading.Thread(target=self._run, name="glances", daemon=True).start()
             self._watchdog = threading.Thread(target=self._supervise, name="spools", daemon=True)
             self._watchdog.start()
 
@@ -314,49 +309,33 @@ class SpoolsWatch(Struct, eq=False):
 
     # The threads
 
-    def _start_thread(self) -> None:
-        with self._changed:
-            self._threads += 1
-        threading.Thread(target=self._run, name="glance", daemon=True).start()
-
     def _run(self) -> None:
-        try:
-            while (one := self._take()) is not None:
-                after = self._step(one)
-                with self._changed:
-                    one.began = None
-                    one.due = self._on_the_beat(after)
-                    gone = self._over.is_set() or one.dropped
-                if gone:
-                    self._close(one)
-        finally:
+        """Makes the steps that are due, again and again."""
+        while True:
             with self._changed:
-                self._threads -= 1
-
-    def _on_the_beat(self, after: float) -> float:
-        every = self.every * self._factor
-        return (self.monotonic() + after) // every * every + every
-
-    def _take(self) -> _Watched | None:
-        """Waits for the next target that is due. None: it is over, or another thread waits already."""
-        with self._changed:
-            while not self._over.is_set():
-                while self._ready:
-                    one = self._ready.popleft()
-                    if one.began is None and not one.dropped:
-                        one.began = self.monotonic()
-                        return one
-                if self._waiting:
-                    return None
+                if self._over.is_set():
+                    return
                 now = self.monotonic()
                 idle = [one for one in self._watched.values() if one.began is None]
-                self._ready.extend(sorted((one for one in idle if one.due <= now), key=lambda one: one.due))
-                if self._ready:
-                    continue
-                self._waiting = True
-                self._changed.wait(max(0.0, min((one.due for one in idle), default=now + self.every) - now))
-                self._waiting = False
-            return None
+                due = sorted((one for one in idle if one.due <= now), key=lambda one: one.due)
+                if not due:
+                    self._changed.wait(max(0.0, min((one.due for one in idle), default=now + self.every) - now))
+            run_each(due, self._take, _PATIENCE)
+
+    def _take(self, one: _Watched) -> None:
+        """Makes the next step of a target, unless it is over."""
+        with self._changed:
+            if self._over.is_set() or one.dropped:
+                return
+            one.began = self.monotonic()
+        after = self._step(one)
+        every = self.every * self._factor
+        with self._changed:
+            one.began = None
+            one.due = (self.monotonic() + after) // every * every + every
+            gone = self._over.is_set() or one.dropped
+        if gone:
+            self._close(one)
 
     def _step(self, one: _Watched) -> float:
         """Makes the next step of a target. Returns the seconds after which another one is due."""
@@ -411,16 +390,11 @@ class SpoolsWatch(Struct, eq=False):
             self._dirty = True
 
     def _supervise(self) -> None:
-        """Calls ``wake``, starts a thread where all hang, and has new targets looked for."""
+        """Calls ``wake``, and has new targets looked for."""
         while not self._over.wait(_TICK):
             now = self.monotonic()
-            with self._changed:
-                watched = list(self._watched.values())
-                stalled = [one for one in watched if one.began is not None and now - one.began > _STALLED]
-                stuck = len(stalled) >= self._threads and self._threads < _THREADS
-            if stuck:
-                self._start_thread()
-            if self._dirty or stalled or now - self._told_at >= _CLOCK:
+            silent = any(one.began is not None and now - one.began > _SILENT for one in list(self._watched.values()))
+            if self._dirty or silent or now - self._told_at >= _CLOCK:
                 self._dirty = False
                 self._told_at = now
                 self._wake()

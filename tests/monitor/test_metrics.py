@@ -522,32 +522,37 @@ def test_one_that_cannot_be_opened_says_why_and_is_tried_again(spools: list[str]
 
 
 def test_each_that_hangs_keeps_its_thread_and_another_goes_on_with_the_rest(spools: list[str]) -> None:
-    gate, found, now = threading.Event(), threading.Event(), [0.0]
+    gate, hung, now = threading.Event(), threading.Event(), [0.0]
     before = set(threading.enumerate())
 
-    def threads() -> int:
-        return sum(thread.name == "glance" for thread in set(threading.enumerate()) - before)
+    def threads() -> list[str]:
+        return sorted(thread.name for thread in set(threading.enumerate()) - before)
 
     def glancing(target: str) -> Control:
         if target in spools[:2]:
+            hung.set()
             gate.wait()
         return opened(target)
 
-    def find() -> list[str]:
-        found.set()
-        return spools
-
-    with watching(spools, glancing=glancing, find=find, monotonic=lambda: now[0]) as watch:
-        until(lambda: watch.glances()[0].counted is not None)
-        for at, expected in ((0.4, 1), (1.0, 2), (1.4, 2), (2.0, 3)):
-            now[0] = at
-            found.clear()
-            watch.look_again()
-            assert found.wait(PATIENCE)
-            until(lambda expected=expected: threads() >= expected)  # type: ignore[misc]
-            assert threads() == expected
+    with watching(spools, glancing=glancing, monotonic=lambda: now[0]) as watch:
+        now[0] = 1.0
+        watch.look_again()
         until(lambda: seen(watch, spools[2]).snapshot is not None)
+        until(lambda: threads() == ["glances", "spools", "watched call", "watched call"])
+        assert hung.is_set() and [one.snapshot for one in watch.glances()[:2]] == [None, None]
+        hung.clear()
+        now[0] = 10.0
+        with Spool(spools[2], durable=False) as queue:
+            queue.put(b"x")
+        until(lambda: seen(watch, spools[2]).count(Box.NEW) == 1)
+        until(lambda: threads() == ["glances", "spools", "watched call", "watched call"])
+        assert not hung.is_set(), "one that hangs is asked nothing more"
+        assert [one.level for one in watch.glances()] == [Level.SILENT, Level.SILENT, Level.FINE]
         gate.set()
+        now[0] = 20.0
+        watch.look_again()
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        until(lambda: threads() == ["glances", "spools"])
 
 
 def test_new_targets_are_found_and_gone_ones_leave_also_where_few_may_stay_open(spools: list[str], tmp_path: Path) -> None:
