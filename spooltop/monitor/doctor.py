@@ -37,21 +37,13 @@ class Diagnosis(Frozen):
     health: Health = Health.OK
 
 
-class FillRate(Frozen):
-    """Bytes and inodes that the file system lost within ``seconds``; negative if it gained some."""
-
-    seconds: float
-    bytes: int | None = None
-    inodes: int | None = None
-
-
 class Examined(Frozen):
-    """Everything that the checks look at: the facts of the place, a look at the target, how fast the file system fills
-    (None: not measured), and the directories that killed demos left."""
+    """Everything that the checks look at: the facts of the place, the last look at the target, the ``first`` one, the same where
+    nothing is watched, and the directories that killed demos left."""
 
     place: PlaceFacts
     snapshot: Snapshot
-    filling: FillRate | None = None
+    first: Snapshot
     demos: tuple[str, ...] = ()
 
 
@@ -504,7 +496,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _room(seen: Examined) -> Iterator[Diagnosis]:
-    disk, filling = seen.snapshot.observation.disk or Disk(), seen.filling or FillRate(0.0)
+    before, disk = (look.observation.disk or Disk() for look in (seen.first, seen.snapshot))
     path, mountpoint = quoted(seen.place.path), quoted(seen.place.mount.mountpoint)
     if disk.readonly_here:
         yield warning(
@@ -519,28 +511,30 @@ def _room(seen: Examined) -> Iterator[Diagnosis]:
         return
     free = f"{size(disk.bytes_free)} free of {size(disk.bytes_total)} ({percent(disk.bytes_free, disk.bytes_total)})"
     remedy = f"free some: spooltop purge {path} --expired; spooltop purge {path} --box trash"
-    yield _left(seen, "space", free, disk.bytes_free, filling.bytes, size, remedy)
+    yield _left(seen, "space", free, disk.bytes_free, before.bytes_free, size, remedy)
     if disk.inodes_free is None or not disk.inodes_total:
         yield ok("inodes", f"{disk.fs_type} has no fixed number of inodes")
         return
     free = f"{count(disk.inodes_free)} inodes free of {count(disk.inodes_total)} ({percent(disk.inodes_free, disk.inodes_total)})"
     remedy = f"find where the files are: du --inodes -x {mountpoint} | sort -n | tail"
-    yield _left(seen, "inodes", free, disk.inodes_free, filling.inodes, count, remedy)
+    yield _left(seen, "inodes", free, disk.inodes_free, before.inodes_free, count, remedy)
 
 
 def _left(
-    seen: Examined, check: str, free: str, left: int, used: int | None, shown: Callable[[int], str], remedy: str
+    seen: Examined, check: str, free: str, left: int, before: int | None, shown: Callable[[int], str], remedy: str
 ) -> Diagnosis:
-    """Says how much is left, and for how long at the flow that was measured. The problems that every look reports count too."""
+    """Says how much is left of what was there ``before``, and for how long at this flow. The problems that every look reports
+    count too."""
     full = [one for one in seen.snapshot.problems if ("inodes" in one.text) == (check == "inodes")]
     health, _ = worst_of(full, "disk-full")
     words = "not measured how fast it fills: --watch 10s does"
-    if seen.filling is not None and used is not None:
-        over = f"over {duration(seen.filling.seconds)}"
+    watched = seen.snapshot.taken_at - seen.first.taken_at
+    if watched and before is not None:
+        over = f"over {duration(watched)}"
         words = f"it did not fill {over}"
-        if used > 0:
-            seconds = left * seen.filling.seconds / used
-            speed = shown(max(1, round(used / seen.filling.seconds)))
+        if (used := before - left) > 0:
+            seconds = left * watched / used
+            speed = shown(max(1, round(used / watched)))
             words = f"it filled by {speed}/s {over}: at this flow it is full in {duration(seconds)}"
             if seconds < HOUR:
                 health = Health.PROBLEM
@@ -572,20 +566,18 @@ def examined(control: Control, *, write: bool, watch: float = 0.0, demos: Sequen
     from spooltop.backends.directory.facts import collect
 
     if has_scheme(control.target):
-        advice = "spooltop check looks at what holds for every queue"
-        raise Refused("doctor: examines the host and the file system of a directory", path=control.target, advice=advice)
+        raise Refused(
+            "doctor: examines the host and the file system of a directory",
+            "spooltop check looks at what holds for every queue",
+            path=control.target,
+        )
     path = os.path.abspath(control.target if os.path.isdir(control.target) else os.path.dirname(control.target) or ".")
     first = last = control.look()
     if write and (why := control.why_read_only):
         raise Refused(f"doctor --write: {why}", path=control.target)
-    filling = None
     if watch:
         last = control.watch(watch)
-        before, after = first.observation.disk or Disk(), last.observation.disk or Disk()
-        free = (before.bytes_free, after.bytes_free), (before.inodes_free, after.inodes_free)
-        used = (None if one is None or two is None else one - two for one, two in free)
-        filling = FillRate(last.taken_at - first.taken_at, *used)
-    return Examined(collect(path, control.layout, write=write), last, filling, tuple(demos))
+    return Examined(collect(path, control.layout, write=write), last, first, tuple(demos))
 
 
 def diagnose(seen: Examined) -> list[Diagnosis]:

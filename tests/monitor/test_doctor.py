@@ -32,7 +32,7 @@ from spooltop.model.target import (  # fmt: skip
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor import bench
 from spooltop.monitor.bench import Answer, BenchRun, Job, check_room
-from spooltop.monitor.doctor import Diagnosis, Examined, FillRate, Health, diagnose, exit_code
+from spooltop.monitor.doctor import Diagnosis, Examined, Health, diagnose, exit_code
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")
 TRIED = {
@@ -56,11 +56,12 @@ def place(**changes: Any) -> PlaceFacts:
     return PlaceFacts(**{**good, **changes})
 
 
-def seen(*problems: Problem, filling: FillRate | None = None, demos: tuple[str, ...] = (), **changes: Any) -> Examined:
+def seen(*problems: Problem, first: Snapshot | None = None, demos: tuple[str, ...] = (), **changes: Any) -> Examined:
     of_look = {name: changes.pop(name) for name in ("disk", "counts", "capabilities", "boxes") if name in changes}
     observation = Observation("/spool", changes.get("layout", "spool"), 1000.0, True, of_look.pop("boxes", {}))
     observation = replace(observation, **{"disk": Disk("xfs", 10**10, 10**11, 10**6, 10**7), **of_look})
-    return Examined(place(**changes), Snapshot(observation, Rates(), (), problems), filling, demos)
+    snapshot = Snapshot(observation, Rates(), (), problems)
+    return Examined(place(**changes), snapshot, first or snapshot, demos)
 
 
 def found(check: str, examined: Examined) -> Diagnosis:
@@ -179,7 +180,9 @@ def test_a_full_disk_is_said_once() -> None:
      (2 * 10**6, "warning", "full in 13h"), (5 * 10**7, "problem", "full in 33m")],
 )  # fmt: skip
 def test_room_and_for_how_long(lost: int, health: str, words: str) -> None:
-    one = found("space", seen(filling=FillRate(10.0, lost, 0)))
+    last = seen().snapshot
+    before = replace(last.observation, taken_at=990.0, disk=Disk("xfs", 10**10 + lost, 10**11, 10**6, 10**7))
+    one = found("space", seen(first=replace(last, observation=before)))
     assert one.health == health and words in one.text and bool(one.remedy) == (health != "ok")
     assert "over 10s" in one.text
     assert "not measured how fast it fills: --watch 10s" in found("space", seen()).text
