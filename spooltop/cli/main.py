@@ -8,13 +8,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 
 from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
-from spooltop.model import escape
+from spooltop.model import escape, has_password, has_scheme
 from spooltop.run_each import run_each
 
 from .context import Arguments, Dashboard, Opener, OutputFailed, Terminal, targets_of, watching
@@ -24,9 +24,8 @@ from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command, sort_
 # the directories of installed packages tell their versions. ``importlib.metadata`` reads the same names, but takes 48 ms to
 # load, more than everything else that ``spooltop --version`` does.
 
-_NEEDED = ("textual", "watchfiles", "psutil", "filelock")
-_EXTRAS = {"redis": "redis", "prometheus_client": "metrics"}
-"""Packages that only an extra of spooltop needs, with the extra."""
+_PACKAGES = {"textual": "", "watchfiles": "", "psutil": "", "filelock": "", "redis": "redis", "prometheus_client": "metrics"}
+"""Packages that spooltop needs, each with the extra that alone needs it."""
 _PACKAGE = r"([A-Za-z0-9_.]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info"
 
 
@@ -34,16 +33,15 @@ def versions() -> Iterator[str]:
     """Yields lines: first ``spooltop VERSION``, which scripts read, then one for each thing below it."""
     yield f"spooltop {__version__}"
     yield f"python {'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})"
-    found = installed((*_NEEDED, *_EXTRAS), sys.path)
-    yield from (f"{name} {found.get(name, 'not found')}" for name in _NEEDED)
-    for name, extra in _EXTRAS.items():
-        missing = f"not installed: pip install '.[{extra}]' in the checkout"
+    found = installed(_PACKAGES, sys.path)
+    for name, extra in _PACKAGES.items():
+        missing = f"not installed: pip install '.[{extra}]' in the checkout" if extra else "not found"
         yield f"{name} {found.get(name, missing)}"
     system = os.uname()
     yield f"{system.sysname} {system.release} {system.machine}: {', '.join(_calls())}"
 
 
-def installed(names: Sequence[str], folders: Iterable[str]) -> dict[str, str]:
+def installed(names: Collection[str], folders: Iterable[str]) -> dict[str, str]:
     """Returns the versions of the packages ``names`` in ``folders``, of each the first one, as Python would import it."""
     found: dict[str, str] = {}
     for folder in folders:
@@ -52,9 +50,7 @@ def installed(names: Sequence[str], folders: Iterable[str]) -> dict[str, str]:
         except OSError:
             continue  # a zip file, or a folder that is not there, which sys.path may well name
         for entry in entries:
-            match = re.fullmatch(_PACKAGE, entry)
-            name = match[1].lower().replace(".", "_") if match else ""
-            if match and name in names:
+            if (match := re.fullmatch(_PACKAGE, entry)) and (name := match[1].lower().replace(".", "_")) in names:
                 found.setdefault(name, match[2])
     return found
 
@@ -116,9 +112,9 @@ def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> i
     if command.name != "check":
         terminal.error(text)
         return code
-    from .commands.check import failed
+    from .commands.check import report, unknown
 
-    line, code = failed(text)
+    (line,), code = report([("", unknown(text))])
     terminal.stdout.write(f"{line}\n")
     return code
 
@@ -160,8 +156,9 @@ def show_help(args: Arguments) -> int:
     """Prints the help of ``spooltop help [COMMAND]``, the same as ``-h``."""
     if args.name is not None and args.name not in COMMANDS:
         near = near_command(args.name)
-        advice = f"did you mean spooltop help {near}?" if near else "spooltop help lists them"
-        raise UsageError(f"unknown command {args.name!r}", advice=advice)
+        raise UsageError(
+            f"unknown command {args.name!r}", f"did you mean spooltop help {near}?" if near else "spooltop help lists them"
+        )
     args.terminal.out((DASHBOARD if args.name is None else COMMANDS[args.name]).help())
     return 0
 
@@ -169,33 +166,27 @@ def show_help(args: Arguments) -> int:
 def _conceal_secrets(args: Arguments) -> None:
     """Replaces URLs with a password by names without it, which open the same: nothing that is printed can hold it then. Warns of
     the list of processes, which has it all the same."""
-    single = {name: word for name in ("path", "to") if isinstance(word := getattr(args, name, None), str)}
-    paths = getattr(args, "paths", None) or []
+    paths: list[str] = getattr(args, "paths", [])
+    single: dict[str, str] = {name: word for name in ("path", "to") if (word := getattr(args, name, None))}
     words = (*single.values(), *paths)
     if any(map(_is_misspelt_url, words)):
-        raise UsageError("that is not the URL of a server", advice="write redis://HOST:6379/0#STREAM/GROUP")
+        raise UsageError("that is not the URL of a server", "write redis://HOST:6379/0#STREAM/GROUP")
     if not any("://" in one for one in words):
         return
     from spooltop.backends.registry import conceal
-    from spooltop.model.target import has_password
 
     if any(map(has_password, words)):
         args.terminal.error("everybody here sees the password of that URL in ps; put it into SPOOLTOP_REDIS_PASSWORD instead")
     for name, word in single.items():
         setattr(args, name, conceal(word))
-    if paths:
-        args.paths = [conceal(one) for one in paths]
+    args.paths = [*map(conceal, paths)]
 
 
 def _is_misspelt_url(word: str) -> bool:
     """True for what was meant as the URL of a server and is taken for a path, with what may be a password in it."""
     before, at, _ = word.partition("@")
     meant = before.startswith(("redis", "valkey", "unix:")) and ":" in before and bool(at)
-    if not meant:
-        return False
-    from spooltop.model.target import has_scheme
-
-    return not has_scheme(word) and not os.path.lexists(word)
+    return meant and not has_scheme(word) and not os.path.lexists(word)
 
 
 def show_version(args: Arguments) -> int:
@@ -216,8 +207,7 @@ def dashboard(args: Arguments) -> int:
             from .commands.status import report
 
             return report(args, targets)
-        more = {"watch": True, "who_writes": args.who_writes, **watching(args)}
-        opened = partial(args.open, **more)
+        opened = partial(args.open, watch=True, who_writes=args.who_writes, **watching(args))
         control = None
         if len(targets) == 1:
             from spooltop.settings import load
@@ -238,7 +228,7 @@ def dashboard(args: Arguments) -> int:
         near = None if "/" in path or os.path.lexists(path) else near_command(path)
         if near is None or "did you mean" in error.advice:
             raise
-        raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
+        raise NotASpool(error.what, f"did you mean the command: spooltop {near}?", path=error.path) from None
 
 
 def _read_opening(args: Arguments) -> None:
@@ -260,8 +250,10 @@ def _refuse_misspelt_commands(words: Sequence[str]) -> None:
     for word, exists in zip(several, run_each(several, os.path.lexists, 1.0), strict=True):
         if not set(word) & set("/*?[~") and exists is False:
             near = near_command(word)
-            advice = f"did you mean spooltop {near}?" if near else f"give paths, or a command: {', '.join(COMMANDS)}"
-            raise UsageError(f"unknown command {word!r}", advice=advice)
+            raise UsageError(
+                f"unknown command {word!r}",
+                f"did you mean spooltop {near}?" if near else f"give paths, or a command: {', '.join(COMMANDS)}",
+            )
 
 
 def _translated(error: Exception) -> SpooltopError | None:
@@ -276,7 +268,7 @@ def _translated(error: Exception) -> SpooltopError | None:
     from spooltop.engine.system.syscalls import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
-    return Unreadable(error.strerror or str(error), path=about, advice=advice(error))
+    return Unreadable(error.strerror or str(error), advice(error), path=about)
 
 
 def _leave_stdout(terminal: Terminal) -> None:

@@ -158,7 +158,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, advice=f"{self.prog} -h shows how")
+        raise UsageError(message, f"{self.prog} -h shows how")
 
     def read(self, words: Sequence[str], args: Arguments) -> None:
         """Parses the arguments into ``args``; options may be anywhere. ``yes_count`` is the COUNT of ``--yes=COUNT``, None where
@@ -193,7 +193,7 @@ class Command(Frozen):
 def _values() -> str:
     from .commands.check import VALUES
 
-    return ", ".join(f"{value.name} ({value.does})" for value in VALUES)
+    return ", ".join(f"{name} ({value.does})" for name, value in VALUES.items())
 
 
 _KEPT = "the view and the order you leave are kept, a filter is not: it could hide trouble"
@@ -635,7 +635,7 @@ def selection_of(args: Arguments, *, box_from_lines: bool = False) -> Selection:
     everything = "ALL" in words
     named = [word for word in words if word != "ALL"]
     if everything and named:
-        raise UsageError("ALL and ids together", advice="give one or the other")
+        raise UsageError("ALL and ids together", "give one or the other")
     box = Box(args.box) if args.box else None
     ids: list[str] | None = None
     if named:
@@ -645,7 +645,7 @@ def selection_of(args: Arguments, *, box_from_lines: bool = False) -> Selection:
             ids += read
             if box is None and box_from_lines and boxes:
                 if len(boxes) > 1:
-                    raise UsageError(f"the lines are of {' and '.join(sorted(boxes))}", advice="name one box with --box")
+                    raise UsageError(f"the lines are of {' and '.join(sorted(boxes))}", "name one box with --box")
                 box = Box(boxes.pop())
     if args.filter:
         from spooltop.model import query
@@ -672,7 +672,7 @@ def sort_of(text: str) -> Sort | None:
         return None
     column, colon, direction = text.partition(":")
     if column not in COLUMNS or (colon and direction not in ("asc", "desc")):
-        raise UsageError(f"invalid order {text!r}", advice=f"write COLUMN, or COLUMN:desc; columns are {', '.join(COLUMNS)}")
+        raise UsageError(f"invalid order {text!r}", f"write COLUMN, or COLUMN:desc; columns are {', '.join(COLUMNS)}")
     return Sort(column, descending=direction == "desc" if direction else column in ("age", "held", "size", "tries", "verdict"))
 
 
@@ -680,7 +680,7 @@ def id_of(word: str) -> str:
     """Returns the id that was shown as ``word``. Raises ``UsageError``."""
     name = _unescaped(word, "an id")
     if not name:
-        raise UsageError(f"{word!r} is not an id", advice="give the id as `spooltop ls` lists it")
+        raise UsageError(f"{word!r} is not an id", "give the id as `spooltop ls` lists it")
     return name
 
 
@@ -693,9 +693,7 @@ def _unescaped(word: str, what: str) -> str:
     try:
         return unescape(word)
     except ValueError:
-        raise UsageError(
-            f"{word!r} is not {what} as it is shown", advice=r"a backslash is written \\, other bytes \xNN"
-        ) from None
+        raise UsageError(f"{word!r} is not {what} as it is shown", r"a backslash is written \\, other bytes \xNN") from None
 
 
 def _from_lines(terminal: Terminal) -> tuple[list[str], set[str]]:
@@ -708,7 +706,7 @@ def _from_lines(terminal: Terminal) -> tuple[list[str], set[str]]:
                 thing = json.loads(line)
         if isinstance(thing, dict):
             if not isinstance(thing.get("id"), str):
-                raise UsageError("a line of stdin has no id", advice="give lines of `spooltop ls --json`, or ids")
+                raise UsageError("a line of stdin has no id", "give lines of `spooltop ls --json`, or ids")
             line = thing["id"]
             if (box := thing.get("box")) in BOXES:
                 boxes.add(box)

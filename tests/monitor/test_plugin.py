@@ -21,7 +21,7 @@ from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds
 from tests.observe.observations import T0, CursorDisk, claim, flow, look, temporary
 
-OK, WARNING, CRITICAL, UNKNOWN = State
+OK, WARNING, UNKNOWN, CRITICAL = State
 
 
 def seen(*observations: Observation, thresholds: Thresholds | None = None) -> Snapshot:
@@ -189,7 +189,7 @@ def test_each_value_can_be_a_threshold(name: str, value: float) -> None:
     for text, state in states.items():
         found = finding(snapshot, [condition(f"{name}={text}", CRITICAL)])
         assert found.state is state, found.text
-    unit = next(one.unit for one in VALUES if one.name == name)
+    unit = VALUES[name].unit
     assert f"{name} is {value}{unit} (range {value + 1}:)" in finding(snapshot, [condition(f"{name}={value + 1}:", WARNING)]).text
 
 
@@ -212,11 +212,11 @@ def test_rates_and_reverts_are_thresholds_where_they_were_measured() -> None:
 
 def test_no_value_of_a_server_that_is_away_is_known() -> None:
     away = look(0, 5, complete=False, watch=AWAY)
-    assert {judged(f"{value.name}=99999999999", away).state for value in VALUES} == {UNKNOWN}
+    assert {judged(f"{name}=99999999999", away).state for name in VALUES} == {UNKNOWN}
 
 
 def test_one_table_names_the_values_everywhere() -> None:
-    names = [value.name for value in VALUES]
+    names = list(VALUES)
     shown = list(finding(seen(whole())).measures)
     assert shown == [name for name in names if name in shown]
     choice = f"values: {', '.join(names)}; did you mean rejected"
@@ -246,7 +246,7 @@ def test_muted_cursors_are_told_though_they_do_not_count() -> None:
 )  # fmt: skip
 def test_what_a_range_alerts_on(text: str, quiet: list[float], alerts: list[float]) -> None:
     range = Range.of(text)
-    assert [*map(range.alerts, quiet), *map(range.alerts, alerts)] == [False] * len(quiet) + [True] * len(alerts)
+    assert [range.judges(value, value) for value in (*quiet, *alerts)] == [False] * len(quiet) + [True] * len(alerts)
 
 
 @pytest.mark.parametrize(
@@ -264,9 +264,9 @@ EDGES = st.sampled_from(["5", "5:", "~:5", "2:7", "@5", "@5:", "@~:5", "@2:7"])
 def test_what_lies_between_two_values_alerts_where_all_of_it_does(text: str, low: int, wide: int) -> None:
     range = Range.of(text)
 
-    def alerts(high: int) -> set[bool]:
+    def alerts(high: int) -> set[bool | None]:
         steps = (low + step / 2 for step in builtins.range(2 * (high - low) + 1))
-        return set(map(range.alerts, steps))
+        return {range.judges(step, step) for step in steps}
 
     found = range.judges(low, low + wide)
     assert alerts(low + wide) == ({True, False} if found is None else {found})

@@ -34,11 +34,11 @@ class Range(Frozen):
     """A range ``[@][start:][end]``: ``start`` is 0 where it is left out and ``~`` for minus infinity, ``end`` is infinity where
     it is left out. A value outside alerts; with ``@``, a value inside. Both ends belong to the range.
 
-    >>> [value for value in (-1, 0, 10, 11) if Range.of("10").alerts(value)]
+    >>> [value for value in (-1, 0, 10, 11) if Range.of("10").judges(value, value)]
     [-1, 11]
-    >>> [value for value in (9, 10, 20, 21) if Range.of("@10:20").alerts(value)]
+    >>> [value for value in (9, 10, 20, 21) if Range.of("@10:20").judges(value, value)]
     [10, 20]
-    >>> [Range.of(text).alerts(8) for text in ("~:7", "8:", "9:", "@~:8")]
+    >>> [Range.of(text).judges(8, 8) for text in ("~:7", "8:", "9:", "@~:8")]
     [True, False, True, True]
     """
 
@@ -52,15 +52,12 @@ class Range(Frozen):
         """Parses a range. Raises ``UsageError`` for anything else, and where the start is above the end."""
         found = re.fullmatch(_RANGE, text)
         if found is None or (found["start"] is None and not found["end"]):
-            raise UsageError(f"no range: {text!r}", advice="as in 10, 10:, ~:10, 10:20, @10:20")
+            raise UsageError(f"no range: {text!r}", "as in 10, 10:, ~:10, 10:20, @10:20")
         start = -math.inf if found["start"] == "~" else float(found["start"] or 0)
         end = float(found["end"]) if found["end"] else math.inf
         if start > end:
-            raise UsageError(f"the range {text!r} starts above its end", advice="as in 10, 10:, ~:10, 10:20, @10:20")
+            raise UsageError(f"the range {text!r} starts above its end", "as in 10, 10:, ~:10, 10:20, @10:20")
         return cls(text, start, end, bool(found["inside"]))
-
-    def alerts(self, value: float) -> bool:
-        return bool(self.judges(value, value))
 
     def judges(self, low: float, high: float) -> bool | None:
         """Returns True where every value from ``low`` to ``high`` alerts, False where none does, None where some do.
@@ -85,21 +82,19 @@ _BOXES = {
     **dict.fromkeys(("lost", "conflict"), LIVE),
 }
 """Codes of the problems of messages, with the boxes that have to be seen to find one."""
-_RANK = ("OK", "WARNING", "UNKNOWN", "CRITICAL")
 
 
 class State(IntEnum):
-    """The states of a service; the value is the exit code."""
+    """The states of a service, the worst last: what is known to be broken is worse than what is not known."""
 
     OK = 0
     WARNING = 1
-    CRITICAL = 2
-    UNKNOWN = 3
+    UNKNOWN = 2
+    CRITICAL = 3
 
     @property
-    def rank(self) -> int:
-        """Position among the states, the worst last: what is known to be broken is worse than what is not known."""
-        return _RANK.index(self.name)
+    def exit_code(self) -> int:
+        return (0, 1, 3, 2)[self]
 
 
 class Condition(Frozen):
@@ -139,7 +134,6 @@ class _Value(NamedTuple):
     """A value of the performance data, which a condition may name. It is left out where it is not known, unless ``always``.
     ``unit`` is ``s``, ``B``, ``c`` (a counter) or empty."""
 
-    name: str
     does: str
     read: Callable[[Snapshot], Reading]
     unit: str = ""
@@ -215,21 +209,20 @@ def _problems(snapshot: Snapshot) -> Reading:
     return Reading.at_least(found, _incomplete(snapshot, *snapshot.observation.boxes))
 
 
-VALUES = (
-    _Value("depth", "messages in new", partial(_box, Box.NEW), always=True),
-    _Value("age", "seconds that the oldest of them has waited", _age, "s", always=True),
-    _Value("claims", "messages in cur", partial(_box, Box.CUR), always=True),
-    _Value("dead", "claims of dead consumers", _dead, always=True),
-    _Value("failing", "messages that fail again and again", partial(_of_code, "failing"), always=True),
-    *(_Value(str(box), f"messages in {box}", partial(_box, box)) for box in (Box.TMP, Box.HELD, Box.REJECTED, Box.TRASH)),
-    _Value("in", "messages a second that come", partial(_rate, "in_per_s")),
-    _Value("done", "messages a second that are done", partial(_rate, "done_per_s")),
-    _Value("reverts", "lost updates of cursors", _reverts, "c"),
-    _Value("free", "free bytes", _free, "B"),
-    _Value("problems", "critical problems and warnings", _problems),
-)
-"""All values, in the order of the performance data."""
-_BY_NAME = {value.name: value for value in VALUES}
+VALUES = {
+    "depth": _Value("messages in new", partial(_box, Box.NEW), always=True),
+    "age": _Value("seconds that the oldest of them has waited", _age, "s", always=True),
+    "claims": _Value("messages in cur", partial(_box, Box.CUR), always=True),
+    "dead": _Value("claims of dead consumers", _dead, always=True),
+    "failing": _Value("messages that fail again and again", partial(_of_code, "failing"), always=True),
+    **{str(box): _Value(f"messages in {box}", partial(_box, box)) for box in (Box.TMP, Box.HELD, Box.REJECTED, Box.TRASH)},
+    "in": _Value("messages a second that come", partial(_rate, "in_per_s")),
+    "done": _Value("messages a second that are done", partial(_rate, "done_per_s")),
+    "reverts": _Value("lost updates of cursors", _reverts, "c"),
+    "free": _Value("free bytes", _free, "B"),
+    "problems": _Value("critical problems and warnings", _problems),
+}
+"""All values by name, in the order of the performance data."""
 
 
 def condition(text: str, state: State) -> Condition:
@@ -238,7 +231,7 @@ def condition(text: str, state: State) -> Condition:
     if name not in CODES:
         _known(name, CODES, "is neither a value nor the code of a problem", "the codes of problems stand in status --json")
         if not equals:
-            raise UsageError(f"{name} needs a range", advice=f"as in {name}=100")
+            raise UsageError(f"{name} needs a range", f"as in {name}=100")
     return Condition(name, state, Range.of(range) if equals else None)
 
 
@@ -251,20 +244,22 @@ def kept_values(text: str) -> Collection[str]:
 
 
 def _known(name: str, more: Sequence[str], what: str, advice: str) -> None:
-    if name not in _BY_NAME:
+    if name not in VALUES:
         from difflib import get_close_matches  # only for what is misspelt
 
-        near = get_close_matches(name, [*_BY_NAME, *more], n=1)
+        near = get_close_matches(name, [*VALUES, *more], n=1)
         advice = f"did you mean {near[0]}?" if near else advice
-        raise UsageError(f"{name!r} {what}", advice=f"values: {', '.join(_BY_NAME)}; {advice}")
+        raise UsageError(f"{name!r} {what}", f"values: {', '.join(VALUES)}; {advice}")
 
 
 def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding:
     """Judges a snapshot. Without conditions each critical problem is critical and each warning a warning; with conditions they
     alone count."""
-    readings = {name: _read(snapshot, value.read) for name, value in _BY_NAME.items()}
+    readings = {name: _read(snapshot, value.read) for name, value in VALUES.items()}
+    seen = snapshot.observation.boxes
+    measures = {name: one for name, one in readings.items() if one.low is not None or (seen and VALUES[name].always)}
     alerts = _alerts(snapshot, readings, conditions) if conditions else _problem_alerts(snapshot)
-    alerts.sort(key=lambda alert: -alert[0].rank)
+    alerts.sort(key=lambda alert: -alert[0])
     worst = alerts[0][0] if alerts else State.OK
     why = [text for _, text in alerts]
     words = why or ["no problems detected" if not conditions else "all within their ranges"]
@@ -274,7 +269,7 @@ def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding
     words += [problem.text for problem in snapshot.problems if problem.code == "muted"]
     if not conditions and (later := snapshot.not_judged_words()):
         words.append(f"not judged: {', '.join(later)}")
-    return Finding(worst, _BETWEEN.join(words), _measures(snapshot, readings), why[0] if why else "")
+    return Finding(worst, _BETWEEN.join(words), measures, why[0] if why else "")
 
 
 def unknown(text: str) -> Finding:
@@ -291,16 +286,16 @@ def report(
     data = _performance(found, conditions, kept)
     if len(found) == 1:
         ((_, only),) = found
-        return [_line(only.state, only.text) + data], int(only.state)
-    ordered = sorted(found, key=lambda pair: -pair[1].state.rank)
+        return [_line(only.state, only.text) + data], only.state.exit_code
+    ordered = sorted(found, key=lambda pair: -pair[1].state)
     target, worst = ordered[0]
-    counts = [(state, sum(one.state is state for _, one in found)) for state in sorted(State, key=lambda state: -state.rank)]
+    counts = [(state, sum(one.state is state for _, one in found)) for state in reversed(State)]
     first = f"{len(found)} targets: {', '.join(f'{many} {state.name}' for state, many in counts if many)}"
     if worst.why:
         first += f"{_BETWEEN}{escape(target)}: {worst.why}"
     lines = [_line(worst.state, first) + data]
     lines += [_line(one.state, f"{escape(target)}: {one.text}") for target, one in ordered]
-    return lines, int(worst.state)
+    return lines, worst.state.exit_code
 
 
 def _line(state: State, text: str) -> str:
@@ -342,18 +337,13 @@ def _incomplete(snapshot: Snapshot, *boxes: Box) -> str:
     return ": ".join((f"not all of {state.box} was read", *map(escape, why)))
 
 
-def _measures(snapshot: Snapshot, readings: Mapping[str, Reading]) -> Mapping[str, Reading]:
-    shown = {name for name, value in _BY_NAME.items() if value.always and snapshot.observation.boxes}
-    return {name: one for name, one in readings.items() if one.low is not None or name in shown}
-
-
 def _alerts(snapshot: Snapshot, readings: Mapping[str, Reading], conditions: Sequence[Condition]) -> list[tuple[State, str]]:
     """The findings of the conditions; of several on one name the worst counts."""
     found: dict[str, tuple[State, str]] = {}
     for one in conditions:
         reading = readings.get(one.name) or _read(snapshot, partial(_of_code, one.name))
         alert = _alert(snapshot, reading, one)
-        if alert is not None and (one.name not in found or alert[0].rank > found[one.name][0].rank):
+        if alert is not None and (one.name not in found or alert[0] > found[one.name][0]):
             found[one.name] = alert
     return list(found.values())
 
@@ -368,7 +358,7 @@ def _alert(snapshot: Snapshot, reading: Reading, one: Condition) -> tuple[State,
     alerts = one.range.judges(reading.low, reading.high)
     if alerts is False:
         return None
-    unit = _BY_NAME[one.name].unit if one.name in _BY_NAME else ""
+    unit = VALUES[one.name].unit if one.name in VALUES else ""
     value = f"{_number(reading.low)}{'' if unit == 'c' else unit}"
     if alerts:
         return one.state, f"{one.name} is {value} (range {one.range.text})"
@@ -415,7 +405,7 @@ def _performance(found: Sequence[tuple[str, Finding]], conditions: Sequence[Cond
             if kept is not None and measure not in kept:
                 continue
             label = f"{name} {measure}".strip().replace("=", "_").replace("'", "''").replace("|", "_")
-            value = "U" if reading.low is None else f"{_number(reading.low)}{_BY_NAME[measure].unit}"
+            value = "U" if reading.low is None else f"{_number(reading.low)}{VALUES[measure].unit}"
             ranges = [given.get((measure, state), "") for state in (State.WARNING, State.CRITICAL)]
             fields = [value, *ranges, "0", "" if reading.most is None else _number(reading.most)]
             words.append(f"'{label}'={';'.join(fields).rstrip(';')}")
@@ -439,7 +429,7 @@ def check(args: Arguments) -> int:
     conditions = [condition(text, state) for state, texts in given for text in texts or ()]
     kept = None if args.perfdata is None else kept_values(args.perfdata)
     if not 0 < args.timeout < math.inf:
-        raise UsageError(f"-t {args.timeout:g} is no time", advice="as in -t 10")
+        raise UsageError(f"-t {args.timeout:g} is no time", "as in -t 10")
     end = time.monotonic() + args.timeout + (parse_age(args.watch) if args.watch else 0.0)
     targets = targets_of(args)
     looking = args.patient(math.inf)  # all of them are left behind together, at the end
@@ -449,12 +439,6 @@ def check(args: Arguments) -> int:
     lines, code = report([(target, one or late) for target, one in zip(targets, found, strict=True)], conditions, kept)
     args.terminal.out_each(lines)
     return code
-
-
-def failed(text: str) -> tuple[str, int]:
-    """The line and the exit code of a check that could not be made."""
-    lines, code = report([("", unknown(text))])
-    return lines[0], code
 
 
 def _look(args: Arguments, target: str, conditions: list[Condition]) -> Finding:
