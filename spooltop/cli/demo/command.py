@@ -11,7 +11,6 @@ from types import FrameType
 
 from msgspec import field
 
-from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
 from spooltop.model import Action, Environ, Frozen, OperationRecord, escape
@@ -82,11 +81,11 @@ HUNG_UP = 128 + signal.SIGHUP
 
 def demo(args: Arguments) -> int:
     if args.headless is None and not args.terminal.can_draw:
-        raise UsageError("demo needs a terminal", advice="--headless 20 prints its status after 20 s")
+        raise UsageError("demo needs a terminal", "--headless 20 prints its status after 20 s")
     if args.read_only:
-        raise Refused("demo: refused by --read-only, because it makes a spool", advice="spooltop --read-only PATH looks at yours")
+        raise Refused("demo: refused by --read-only, because it makes a spool", "spooltop --read-only PATH looks at yours")
     if args.redis and args.dir is not None:
-        raise UsageError("demo: --dir keeps a directory, and --redis makes none", advice="leave one of them out")
+        raise UsageError("demo: --dir keeps a directory, and --redis makes none", "leave one of them out")
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     demo_dir.sweep()
@@ -96,7 +95,11 @@ def demo(args: Arguments) -> int:
             args.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control,
         ):
             args.banner = stage.banner
-            code = _headless(control, args) if args.headless is not None else args.dashboard(control, args)
+            if args.headless is None:
+                code = args.dashboard(control, args)
+            else:
+                show_status(args, control.watch(args.headless), control.target)
+                code = 0
             records = control.operations()
     if code != HUNG_UP:
         said = args.terminal.err if args.json else args.terminal.out
@@ -108,11 +111,6 @@ def goodbye(records: list[OperationRecord], deaths: int, stage: Stage) -> str:
     """Text printed on exit. ``deaths`` is the number of dead claims that occurred."""
     requeued = sum(record.done for record in records if record.action is Action.REQUEUE and record.undone_by is None)
     return f"demo over: you requeued {min(requeued, deaths)} of {deaths} dead claims; {stage.end}. Yours: {stage.yours}"
-
-
-def _headless(control: Control, args: Arguments) -> int:
-    show_status(args, control.watch(args.headless), control.target)
-    return 0
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

