@@ -21,12 +21,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
-from spooltop.model import Clock, Closing, Environ, Row, cells, count, duration, fit, plain_locale, printable, rate
+from spooltop.model import Clock, Closing, Environ, Row, Snapshot, has_scheme
+from spooltop.model.vocabulary import cells, count, duration, fit, plain_locale, printable, rate
 from spooltop.run_each import call_watched, run_each
 
 if TYPE_CHECKING:
     from spooltop.control import Control
-    from spooltop.model.snapshot import Snapshot
     from spooltop.monitor.spools_watch import SpoolsWatch
 
 # Signals: of a worker, which receives them while it waits and sends them to its commands, and of what has to clean up.
@@ -55,10 +55,13 @@ def signal_name(number: int) -> str:
 
 
 @contextmanager
-def signals_to(handler: Callable[[int], None], *numbers: int, once: bool = False) -> Iterator[None]:
+def signals_to(
+    handler: Callable[[int], object], numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM), *, once: bool = False
+) -> Iterator[None]:
     """Lets the signals ``numbers`` call ``handler``; with ``once`` only the first of each. In a thread nothing changes: only the
     main thread receives signals."""
-    before: dict[int, Any] = {}
+    received = numbers if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.getsignal(number) for number in received}
 
     def handle(number: int, frame: FrameType | None) -> None:
         if once:
@@ -66,12 +69,8 @@ def signals_to(handler: Callable[[int], None], *numbers: int, once: bool = False
         handler(number)
 
     try:
-        for number in numbers:
-            before[number] = signal.getsignal(number)
+        for number in before:
             signal.signal(number, handle)
-    except ValueError:
-        before = {}  # only the main thread may set them
-    try:
         yield
     finally:
         for number, earlier in before.items():
@@ -91,20 +90,12 @@ def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup
             stop()
         wake()
 
-    with signals_to(handle, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+    with signals_to(handle, (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)):
         pulled = signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(pulled)
-
-
-@contextmanager
-def signals_received(*numbers: int, once: bool = False) -> Iterator[list[int]]:
-    """Collects the signals ``numbers``, as ``signals_to``: what is done can stop between two items."""
-    received: list[int] = []
-    with signals_to(received.append, *numbers, once=once):
-        yield received
 
 
 @contextmanager
@@ -118,7 +109,7 @@ def interrupted_by_signals() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt(number)
 
-    with signals_to(stop, *which):
+    with signals_to(stop, which):
         yield
 
 
@@ -236,16 +227,11 @@ class Terminal:
         return self.environ.get("TERM", "") not in ("", "dumb")
 
     @property
-    def width(self) -> int:
-        """The width of the terminal on standard output."""
-        return self._width(self.stdout)
-
-    @property
     def error_width(self) -> int:
         """The width of the terminal on standard error."""
-        return self._width(self.stderr)
+        return self.width(self.stderr)
 
-    def _width(self, stream: TextIO) -> int:
+    def width(self, stream: TextIO) -> int:
         """The width of a terminal at present, 80 if it does not tell."""
         if self.columns is not None:
             return self.columns
@@ -267,11 +253,9 @@ class Terminal:
         """Prints what is wrong and what to do: one line ``spooltop: …``, wrapped between words on a terminal."""
         line = f"spooltop: {printable(text)}"
         if self.stderr.isatty():
-            import shutil  # these two load the modules of five archive formats, for an error on a terminal
-            import textwrap
+            import textwrap  # only for an error on a terminal
 
-            width = shutil.get_terminal_size().columns if self.columns is None else self.columns
-            line = textwrap.fill(line, max(20, width), break_long_words=False, break_on_hyphens=False)
+            line = textwrap.fill(line, max(20, self.error_width), break_long_words=False, break_on_hyphens=False)
         self.err(line)
 
     def ask(self, question: str) -> str:
@@ -292,7 +276,7 @@ class Terminal:
             for line in self.binary_in():
                 yield os.fsdecode(line.rstrip(b"\r\n"))
         except OSError as error:
-            raise UsageError(f"standard input: {os.strerror(error.errno or 0)}", advice="give it ids, one a line") from None
+            raise UsageError(f"standard input: {os.strerror(error.errno or 0)}", "give it ids, one a line") from None
 
     def binary_in(self) -> BinaryIO:
         return cast("BinaryIO", getattr(self.stdin, "buffer", self.stdin))
@@ -345,9 +329,7 @@ def _translate_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputFailed(
-            f"standard output: {os.strerror(error.errno or 0)}", advice="the output is incomplete"
-        ) from None
+        raise OutputFailed(f"standard output: {os.strerror(error.errno or 0)}", "the output is incomplete") from None
 
 
 def _closed(fd: int) -> TextIO:
@@ -426,6 +408,11 @@ class ProgressLine(Closing):
         else:
             self._paint([self._what, words])
 
+    def wait(self, step: str) -> None:
+        """Shows what one long call is at, and for how long it has lasted."""
+        if self.due():
+            self._paint([self._what, step, duration(self._monotonic() - self._began)])
+
     def share(self, share: float, words: str) -> None:
         """``share`` (0 to 1) of the work is done; ``words`` say what is being done."""
         if self.due():
@@ -482,16 +469,11 @@ def while_waiting(terminal: Terminal, what: str, step: Callable[[], str] = str) 
     if not terminal.shows_progress:
         yield
         return
-    ended = threading.Event()
-    began = time.monotonic()
+    ended, line = threading.Event(), ProgressLine(terminal, what)
 
     def show() -> None:
-        pause = FIRST_AFTER
-        while not ended.wait(pause):
-            pause = 5 * EVERY
-            terminal.status(_fitted([what, step(), duration(time.monotonic() - began)], terminal.error_width))
-        if pause != FIRST_AFTER:
-            terminal.status("")
+        while not ended.wait(5 * EVERY):
+            line.wait(step())
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
@@ -500,6 +482,7 @@ def while_waiting(terminal: Terminal, what: str, step: Callable[[], str] = str) 
     finally:
         ended.set()
         thread.join()
+        line.close()
 
 
 # The arguments.
@@ -524,7 +507,7 @@ def answered(snapshot: Snapshot, path: str) -> Snapshot:
     """Returns the snapshot. Raises ``Unavailable`` for that of a server that has not answered at all."""
     watch = snapshot.observation.watch
     if watch.away and watch.seen_at is None:
-        raise Unavailable(watch.reason, path=path, advice=watch.advice)
+        raise Unavailable(watch.reason, watch.advice, path=path)
     return snapshot
 
 
@@ -559,8 +542,6 @@ class Arguments(Namespace):
 
     def reach(self, path: str, call: Callable[[], R]) -> R:
         """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""
-        from spooltop.model.target import has_scheme
-
         with while_waiting(self.terminal, "opening"):
             return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
 
@@ -589,7 +570,7 @@ def here_or(args: Arguments) -> str:
         return "."
     if args.cursor_files:
         return os.path.dirname(args.cursor_files[0]) or "."
-    raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h")
+    raise UsageError("no spool given, and the current directory is not one", "spooltop PATH, or spooltop -h")
 
 
 def targets_of(args: Arguments, *, strict: bool = False) -> list[str]:

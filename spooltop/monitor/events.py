@@ -87,14 +87,11 @@ class TargetEvents(Struct):
         now = snapshot.taken_at
         for problem in snapshot.problems:
             key = _key(problem)
-            known = self._problems.get(key)
-            self._problems[key] = (problem, now)
-            if known is None:
-                yield self._of_problem(EventKind.BEGINS, now, problem)
-            elif _differs(known[0], problem):
-                yield self._of_problem(EventKind.CHANGES, now, problem)
-            else:
-                self._problems[key] = (known[0], now)  # compared with what was reported, so that a slow change is told too
+            reported, _ = self._problems.get(key, (None, now))
+            if reported is None or _differs(reported, problem):
+                yield self._of_problem(EventKind.BEGINS if reported is None else EventKind.CHANGES, now, problem)
+                reported = problem
+            self._problems[key] = (reported, now)  # the next is compared with it, so that a slow change is told too
         if snapshot.observation.complete:
             for key in [key for key, (_, seen) in self._problems.items() if now - seen >= _GONE_FOR]:
                 problem, seen = self._problems.pop(key)
@@ -129,8 +126,8 @@ class TargetEvents(Struct):
     def _of_operation(self, at: float, record: OperationRecord) -> QueueEvent:
         counts = {"done": record.done, "skipped": record.skipped, "failed": record.failed}
         said = ", ".join(f"{name} {many}" for name, many in counts.items())
-        text = f"{record.action} by {escape(record.user)}: {said}"
         action, user = str(record.action), escape(record.user)
+        text = f"{action} by {user}: {said}"
         return self._event(
             EventKind.OPERATION, at, record.operation, text, action=action, user=user, began_at=record.at, **counts
         )
@@ -265,7 +262,7 @@ class Watching(Struct, eq=False):
             self.stop()  # for the next wait
             return True
 
-    def stop(self) -> None:
+    def stop(self, _number: int = 0) -> None:
         """Ends the wait. May be called by a signal handler, by any thread, and again."""
         self._asked.put(None)
 

@@ -4,7 +4,6 @@ resume, undo.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from spooltop.model import Confirm, Outcome, Plan, Result, Selection, TrackedMes
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, duration, escape
 from spooltop.operate.operations import accepts, confirm_words
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, Terminal, signals_received
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, signals_to
 from ..parser import path_of, selection_of
 from ..render import as_json, as_text
 
@@ -102,12 +101,13 @@ def requeue(args: Arguments) -> int:
     again = selection.box is Box.NEW and args.copy and is_stream  # what was handed back, and nobody takes
     if selection.box in (Box.NEW, Box.TRASH) and not again:
         of_stream = selection.box is Box.NEW and is_stream
-        advice = "--copy puts again what was handed back" if of_stream else "--box cur, rejected or held"
-        raise UsageError(f"requeue: messages in {selection.box} are not claims", advice=advice)
+        raise UsageError(
+            f"requeue: messages in {selection.box} are not claims",
+            "--copy puts again what was handed back" if of_stream else "--box cur, rejected or held",
+        )
     if args.copy and not is_stream:
-        raise UsageError("requeue: --copy is for streams", advice="leave it out: a message keeps its id and its place")
-    options: dict[str, Json] = {name: True for name in ("hold_poison", "copy") if getattr(args, name)}
-    return _some(Action.REQUEUE, selection, args, **options)
+        raise UsageError("requeue: --copy is for streams", "leave it out: a message keeps its id and its place")
+    return _some(Action.REQUEUE, selection, args, "hold_poison", "copy")
 
 
 def hold(args: Arguments) -> int:
@@ -134,34 +134,35 @@ def purge(args: Arguments) -> int:
     if args.expired:
         return _purge_expired(selection, args)
     _check_named(selection, Box.NEW, "purge needs a box or ids", "name one with --box, or give ids")
-    action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
     # A box alone: all of it that is old enough, which the plan's own rule says.
-    return _change(action, selection, args, **({"now": True} if args.now and action is Action.PURGE else {}))
+    if selection.box is Box.TRASH:
+        return _change(Action.EMPTY, selection, args)
+    return _change(Action.PURGE, selection, args, "now")
 
 
 def _check_box(action: Action, selection: Selection, boxes: Sequence[Box], why_not: str, advice: str) -> None:
     """Raises ``UsageError`` for a box of which ``action`` takes no messages."""
     if selection.box not in (None, *boxes):
-        raise UsageError(f"{action}: messages in {selection.box} {why_not}", advice=advice)
+        raise UsageError(f"{action}: messages in {selection.box} {why_not}", advice)
 
 
 def _check_named(selection: Selection, likely: Box, what: str, advice: str) -> None:
     """Raises ``UsageError`` where neither a box nor ids are named; for ALL ``likely`` is the box to advise."""
     if selection.box is None and not selection.named:
         if selection.everything:
-            raise UsageError("ALL of which box?", advice=f"add --box {likely}")
-        raise UsageError(what, advice=advice)
+            raise UsageError("ALL of which box?", f"add --box {likely}")
+        raise UsageError(what, advice)
 
 
 def _purge_expired(selection: Selection, args: Arguments) -> int:
     if selection.box not in (None, Box.TRASH):
-        raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired applies only to the trash")
+        raise UsageError(f"purge: nothing in {selection.box} expires", "--expired applies only to the trash")
     if selection.older_than is not None or args.now:
-        raise UsageError("purge: --expired cannot be combined with --older-than or --now", advice="leave them out")
+        raise UsageError("purge: --expired cannot be combined with --older-than or --now", "leave them out")
     with args.control() as control:
         retention = control.trash_retention
         if not retention:
-            raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
+            raise UsageError("purge: trash_retention is 0, so nothing ever expires", "say how old: --older-than AGE")
         selection = replace(selection, box=Box.TRASH, older_than=retention)
         said = f"Only what is in the trash for {duration(retention)} or longer."
         return change(control, Action.EMPTY, selection, args, {}, said=said)
@@ -170,7 +171,7 @@ def _purge_expired(selection: Selection, args: Arguments) -> int:
 def inject(args: Arguments) -> int:
     given = [f"--{name}" for name in ("text", "file", "size") if getattr(args, name) is not None]
     if len(given) > 1:
-        raise UsageError(f"inject: {' and '.join(given)} together", advice="give one of them")
+        raise UsageError(f"inject: {' and '.join(given)} together", "give one of them")
     options = {name: value for name in ("count", "text", "size", "source") if (value := getattr(args, name)) is not None}
     if args.file is not None:
         options["file"] = path_of(args.file)
@@ -185,37 +186,41 @@ def inject(args: Arguments) -> int:
 
 def undo(args: Arguments) -> int:
     if args.operation is None:
-        raise UsageError("undo needs an operation", advice=f"spooltop ops {escape(args.path)} lists them")
+        raise UsageError("undo needs an operation", f"spooltop ops {escape(args.path)} lists them")
     return _change(Action.UNDO, Selection(), args, undoes=args.operation)
 
 
 def unlock(args: Arguments) -> int:
     if not args.what:
-        raise UsageError("unlock needs a lock", advice=f"spooltop locks {escape(args.path)} lists them")
+        raise UsageError("unlock needs a lock", f"spooltop locks {escape(args.path)} lists them")
     if "ALL" in args.what and len(args.what) > 1:
-        raise UsageError("ALL and names together", advice="give one or the other")
+        raise UsageError("ALL and names together", "give one or the other")
     selection = Selection(everything=True) if "ALL" in args.what else Selection(ids=tuple(map(path_of, args.what)))
     return _change(Action.UNLOCK, selection, args)
 
 
 def pause(args: Arguments) -> int:
-    return _change(Action.PAUSE, Selection(), args, **({"reason": args.reason} if args.reason else {}))
+    return _change(Action.PAUSE, Selection(), args, "reason")
 
 
 def resume(args: Arguments) -> int:
     return _change(Action.RESUME, Selection(), args)
 
 
-def _some(action: Action, selection: Selection, args: Arguments, **options: Json) -> int:
+def _some(action: Action, selection: Selection, args: Arguments, *options: str) -> int:
     if selection.empty:
-        advice = "give ids, --verdict, --older-than, --source or --filter, or ALL in capitals"
-        raise UsageError(f"{action} needs a selection of messages", advice=advice)
-    return _change(action, selection, args, **options)
+        raise UsageError(
+            f"{action} needs a selection of messages",
+            "give ids, --verdict, --older-than, --source or --filter, or ALL in capitals",
+        )
+    return _change(action, selection, args, *options)
 
 
-def _change(action: Action, selection: Selection, args: Arguments, **options: Json) -> int:
+def _change(action: Action, selection: Selection, args: Arguments, *names: str, **options: Json) -> int:
+    """Changes the target with ``options``, and those of the arguments with these ``names`` that are given."""
     with args.control() as control:
-        return change(control, action, selection, args, options)
+        given = {name: value for name in names if (value := getattr(args, name))}
+        return change(control, action, selection, args, given | options)
 
 
 def change(
@@ -229,7 +234,8 @@ def change(
         options = {**options, "rate": args.rate}
     line = ProgressLine(terminal, f"{action}: making the plan", hint="Ctrl-C leaves")
     # While nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs.
-    with line, signals_received(signal.SIGINT, signal.SIGTERM, once=True) as interrupted:
+    interrupted: list[int] = []
+    with line, signals_to(interrupted.append, once=True):
         plan = control.plan(
             action, selection, force=args.force, options=options, on_progress=line.tell, stop=lambda: bool(interrupted)
         )
@@ -239,13 +245,16 @@ def change(
     if plan.poison and not plan.options.get("hold_poison"):
         notes.append(f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead.")
     plan = replace(plan, notes=(*plan.notes, *notes))
-    if not args.json:
-        terminal.out_each(as_text.plan(plan))
+    terminal.show((), as_text.plan(plan))
     if plan.count == 0 or args.dry_run:
         _print_without_result(plan, args)
-        return DONE if plan.count else _nothing(plan, terminal, own_age=selection.older_than is not None)
+        if plan.count:
+            return DONE
+        code, why = _nothing(plan, own_age=selection.older_than is not None)
+        terminal.error(why)
+        return code
     what = f"{plan.action} {plan.count}" if plan.action not in WHOLE else str(plan.action)
-    shown = [] if not args.json else as_text.plan(plan)
+    shown = as_text.plan(plan) if args.json else ()
     try:
         confirm(what, plan.count, plan.confirm, args, unproven=0 if plan.force else plan.unproven, shown=shown)
     except Refused:
@@ -253,25 +262,21 @@ def change(
         raise
     began = control.now() if traced else 0.0
     line = ProgressLine(terminal, str(action), total=plan.count, hint="Ctrl-C stops between two items")
-    with line, signals_received(signal.SIGINT, signal.SIGTERM) as interrupted:  # its result is still written and shown
+    with line, signals_to(interrupted.append):  # its result is still written and shown
         result = control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
     document = as_json.outcome(plan, result, dry_run=False) if args.json else {}
-    if not args.json:
-        terminal.out_each(as_text.result(replace(result, notes=()) if plan.deletes else result))
+    terminal.show((), as_text.result(replace(result, notes=()) if plan.deletes else result))
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
-        found = traced_messages(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
+        found = traced_messages(control, ids, began, traced, lambda line: terminal.show((), [line]))
         document["trace"] = trace_json(found, began)
         words = trace_verdict(found, began, traced)
         if all(one.gone_at is not None for one in found.values()):
-            terminal.status("")
-            if not args.json:
-                terminal.out(words)
+            terminal.show((), [words])
         else:
             terminal.error(f"inject: {words}")
             code = code or SOME
-    if args.json:
-        terminal.out_json(document)
+    terminal.show([document], ())
     if plan.deletes:
         for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
@@ -284,36 +289,32 @@ def _print_without_result(plan: Plan, args: Arguments) -> None:
         args.terminal.out_json(as_json.outcome(plan, None, dry_run=args.dry_run))
 
 
-def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
+def _nothing(plan: Plan, *, own_age: bool) -> tuple[int, str]:
+    """The exit code of a plan without items, and why it has none."""
+    about = f"{escape(plan.target)}: {plan.action}"
     if plan.refused and plan.action in WHOLE:
-        terminal.error(f"{escape(plan.target)}: {plan.action}: nothing done: {plan.refused[0].reason}")
-        return REFUSED
+        return REFUSED, f"{about}: nothing done: {plan.refused[0].reason}"
     if plan.refused:
         forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
         it = "sets it" if plan.action is Action.SET_CURSOR else "takes them"
-        terminal.error(
+        return REFUSED, (
             f"{plan.action}: nothing done, all {len(plan.refused)} refused: {plan.refused[0].reason}"
             f"{' …' if len(plan.refused) > 1 else ''}{f'; --force {it} anyway' if forceable else ''}"
         )
-        return REFUSED
+    missing = ", ".join(map(escape, plan.missing))
     if plan.action is Action.UNLOCK:
-        which = f"no lock {', '.join(map(escape, plan.missing))} here" if plan.missing else "no lock here is stale"
-        terminal.error(f"{escape(plan.target)}: unlock: {which}; spooltop locks lists them")
-        return NOTHING_MATCHED
-    where = f" in {plan.selection.box}" if plan.selection.box else ""
-    advice = "spooltop ls shows what is there"
+        which = f"no lock {missing} here" if missing else "no lock here is stale"
+        return NOTHING_MATCHED, f"{about}: {which}; spooltop locks lists them"
     if plan.action is Action.UNDO:
         if plan.missing:  # what the journal says of it was not read, or not all of it
-            why = "; ".join(map(escape, plan.missing))
-            terminal.error(f"{escape(plan.target)}: undo: {why}; spooltop ops shows what is known")
-            return SOME
-        terminal.error(f"{escape(plan.target)}: undo: nothing is left to undo; spooltop ops shows what was undone")
-        return NOTHING_MATCHED
+            return SOME, f"{about}: {'; '.join(map(escape, plan.missing))}; spooltop ops shows what is known"
+        return NOTHING_MATCHED, f"{about}: nothing is left to undo; spooltop ops shows what was undone"
+    where = f" in {plan.selection.box}" if plan.selection.box else ""
+    advice = "spooltop ls shows what is there"
     if plan.action in (Action.PURGE, Action.EMPTY) and plan.selection.older_than is not None:
         where += f" for {duration(plan.selection.older_than)} or longer"
         advice = advice if own_age else "for younger ones give ids, ALL or --older-than"
-    terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; {advice}")
-    return NOTHING_MATCHED
+    return NOTHING_MATCHED, f"{about}: nothing matched{where}; {advice}"
 
 
 def confirm(
@@ -324,19 +325,21 @@ def confirm(
     read before the answer. Raises ``Refused``."""
     nothing, terminal = f"{what.partition(' ')[0]}: nothing done", args.terminal
     if args.yes_count not in (None, count):
-        raise Refused(f"{nothing}: {args.yes_count:,} confirmed, and the plan has {count:,}", advice="look at the plan again")
+        raise Refused(f"{nothing}: {args.yes_count:,} confirmed, and the plan has {count:,}", "look at the plan again")
     if args.yes and (args.yes_count is not None or not unproven):
         return
     if args.yes:
-        advice = "look at them, then give the number of the plan with --yes=N, or add --force"
-        raise Refused(f"{nothing}: it is unknown who holds {unproven:,} of {count:,}", advice=advice)
+        raise Refused(
+            f"{nothing}: it is unknown who holds {unproven:,} of {count:,}",
+            "look at them, then give the number of the plan with --yes=N, or add --force",
+        )
     if not terminal.can_ask:
-        raise Refused(f"{nothing}: no terminal to confirm on", advice="add --yes to do it, or --dry-run to see the plan only")
+        raise Refused(f"{nothing}: no terminal to confirm on", "add --yes to do it, or --dry-run to see the plan only")
     for line in shown:
         terminal.err(line)
     wants = confirm_words(wanted, count)
     if not accepts(wanted, count, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
-        raise Refused(f"{nothing}, not confirmed", advice=f"type {wants} to confirm")
+        raise Refused(f"{nothing}, not confirmed", f"type {wants} to confirm")
 
 
 def _code(plan: Plan, result: Result) -> int:

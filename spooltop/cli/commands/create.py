@@ -16,16 +16,17 @@ from ..context import SOME, Arguments, ProgressLine
 from ..parser import id_of
 
 
-def open_for(args: Arguments, *, action: str, hosts: str = "any") -> Queue:
-    """Opens the queue at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if there is none,
-    or nothing may be put into it."""
+def open_for(args: Arguments, *, action: str, hosts: str = "any", path: str = "") -> Queue:
+    """Opens the queue at ``path``, by default that of the command, with the setting ``claims.hosts``. Raises with a suitable hint
+    if there is none, or nothing may be put into it."""
+    path = path or args.path
     if args.read_only:
-        raise Refused(f"{action}: refused by --read-only", path=without_secrets(args.path))
+        raise Refused(f"{action}: refused by --read-only", path=without_secrets(path))
     opened = partial(
-        open_queue, args.path, action=action, durable=not args.no_durable, hosts=hosts, as_kind=args.as_kind,
+        open_queue, path, action=action, durable=not args.no_durable, hosts=hosts, as_kind=args.as_kind,
         environ=args.terminal.environ,
     )  # fmt: skip
-    return args.reach(args.path, opened)
+    return args.reach(path, opened)
 
 
 def init(args: Arguments) -> int:
@@ -43,7 +44,7 @@ def init(args: Arguments) -> int:
         if target.read_only is not None:
             raise Refused(f"init: {target.read_only}", path=path)
         if target.kind != "spool":
-            raise Refused(f"init: it holds {target.kind}", path=path, advice="name a new or an empty directory")
+            raise Refused(f"init: it holds {target.kind}", "name a new or an empty directory", path=path)
     made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR) if not os.path.isdir(os.path.join(path, box))]
     if made:
         try:
@@ -51,8 +52,9 @@ def init(args: Arguments) -> int:
 
             Spool.create(path).close()
         except OSError as error:
-            advice = "name a place that you may write, with space left"
-            raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
+            raise Refused(
+                f"init: {os.strerror(error.errno or 0)}", "name a place that you may write, with space left", path=path
+            ) from None
     done = f"made {escape(path)} with {', '.join(made)}"
     line = done if made else f"{escape(path)} is a spool already, nothing was changed"
     args.terminal.show([{"spool": escape(full_name(path)), "made": made}], [line])
@@ -71,22 +73,23 @@ def _may_become_one(path: str, error: SpooltopError) -> None:
     if not path:
         raise error
     here = os.path.abspath(path)
-    for folder in (here, os.path.dirname(here)):
+    parent = os.path.dirname(here)
+    for folder in (here, parent):
         spool, box = os.path.split(folder)
         if box in LIVE and all(os.path.isdir(os.path.join(spool, one)) for one in LIVE):
-            raise Refused(f"init: {escape(folder)} is a box of a spool", path=path, advice="name a place outside of it") from None
+            raise Refused(f"init: {escape(folder)} is a box of a spool", "name a place outside of it", path=path) from None
     if os.path.lexists(path):
         if not os.path.isdir(path):
-            raise Refused("init: not a directory", path=path, advice="name a new or an empty directory") from None
+            raise Refused("init: not a directory", "name a new or an empty directory", path=path) from None
         with os.scandir(path) as entries:
             empty = next(entries, None) is None
         if not empty:
-            advice = "name a new or an empty directory"
-            raise Refused("init: the directory is not empty, and not a spool", path=path, advice=advice) from None
+            raise Refused(
+                "init: the directory is not empty, and not a spool", "name a new or an empty directory", path=path
+            ) from None
         return
-    parent = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(parent):
-        raise NotASpool("init: no such parent directory", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
+        raise NotASpool("init: no such parent directory", f"first: mkdir -p {escape(parent)}", path=path) from None
 
 
 def put(args: Arguments) -> int:
@@ -95,9 +98,9 @@ def put(args: Arguments) -> int:
     terminal = args.terminal
     files: list[str] = args.files or ["-"]
     if len(files) > 1 and (args.id is not None or args.key is not None):
-        raise UsageError("put: --id and --key are for a single message", advice="put them one by one")
+        raise UsageError("put: --id and --key are for a single message", "put them one by one")
     if files.count("-") > 1:
-        raise UsageError("put: stdin is named twice", advice="name - once")
+        raise UsageError("put: stdin is named twice", "name - once")
     name = None if args.id is None else id_of(args.id)
     failed = 0
     line = ProgressLine(terminal, "put", total=len(files), hint="Ctrl-C stops", shown=not terminal.out_is_terminal)

@@ -24,7 +24,7 @@ def doctor(args: Arguments) -> int:
     terminal = args.terminal
     watch = 0.0 if args.watch is None else parse_age(args.watch)
     if args.watch is not None and not 0 < watch <= _LONGEST:
-        raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")
+        raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", "as in --watch 10s")
     with args.control(watch=bool(watch), owners=False) as control, interrupted_by_signals():
         with while_waiting(terminal, "doctor", control.current_step):
             found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
@@ -46,7 +46,7 @@ def _drawn(found: Sequence[Diagnosis], terminal: Terminal) -> Iterator[str]:
     import textwrap  # only for a terminal
 
     margin = " " * (2 + _WORD + 2 + _CHECK + 1)
-    width = max(terminal.width, len(margin) + 20)
+    width = max(terminal.width(terminal.stdout), len(margin) + 20)
     for one in found:
         word = str(one.health)
         sign, colour = _MARKS[word]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -35,7 +34,7 @@ def events(args: Arguments) -> int:
     watching.require_one()
     told.runner = None if args.exec is None else _Runner(args.exec, args.terminal)
     try:
-        with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
+        with signals_to(watching.stop), watching:
             watching.wait()
     finally:
         if told.runner is not None:

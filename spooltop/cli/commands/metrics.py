@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
 from bisect import bisect_left
@@ -19,13 +18,13 @@ from msgspec import Struct, field
 from spooltop import __version__
 from spooltop.control import Control
 from spooltop.cursors.model import VERDICTS, Cursor, cursors_by_key
-from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
+from spooltop.errors import SpooltopError, Unreadable, UsageError
 from spooltop.model import CODES, Ages, Observation, OperationRecord, Outcome, Snapshot
 from spooltop.model.vocabulary import Action, Box, Clock, Json, escape, parse_age
 from spooltop.monitor.events import OperationFeed, Watching
-from spooltop.run_each import run_each
 
-from ..context import PATIENCE, Arguments, dumps, signals_to, targets_of
+from ..context import Arguments, dumps, signals_to, targets_of
+from .status import look_each
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server, write_to_textfile
@@ -34,7 +33,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "prometheus_client":
         raise
-    raise UsageError("metrics needs prometheus_client", advice="in the checkout, pip install '.[metrics]'") from None
+    raise UsageError("metrics needs prometheus_client", "in the checkout, pip install '.[metrics]'") from None
 
 OTHER = "other"
 """Label of the sources past the first ``_MOST_SOURCES``."""
@@ -78,33 +77,23 @@ class _Source(Struct):
 class _Operations(Struct):
     """Counts the items of operations by action and outcome. A journal drops old parts, and a counter does not go back."""
 
-    _recent: dict[str, OperationRecord] = {}
-    _before: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Has every action, so that the first of its kind is an increase too; none where no log was ever read."""
+    recent: dict[str, OperationRecord] = {}
     _dropped_at: float = -math.inf
-    _read: bool = False
-
-    @property
-    def empty(self) -> bool:
-        return not self._recent
 
     def add(self, records: Iterable[OperationRecord]) -> None:
         """Adds operations, the oldest first; those that are known already count once."""
-        self._read = True
+        self.counts.update(dict.fromkeys(product(map(str, Action), map(str, Outcome)), 0))
         for record in records:
-            if record.operation in self._recent or record.at > self._dropped_at:
-                self._recent[record.operation] = record
-        while len(self._recent) > _RECENT:
-            oldest = self._recent.pop(next(iter(self._recent)))
-            self._before.update(_outcomes(oldest))
-            self._dropped_at = oldest.at
-
-    def counts(self) -> Counter[tuple[str, str]]:
-        """Counts every action, so that the first of its kind is an increase too; none where no log was ever read."""
-        found = Counter(dict.fromkeys(product(map(str, Action), map(str, Outcome)), 0) if self._read else {})
-        found.update(self._before)
-        for record in self._recent.values():
-            found.update(_outcomes(record))
-        return found
+            if (known := self.recent.get(record.operation)) is not None:
+                self.counts.subtract(_outcomes(known))
+            elif record.at <= self._dropped_at:
+                continue
+            self.counts.update(_outcomes(record))
+            self.recent[record.operation] = record
+        while len(self.recent) > _RECENT:
+            self._dropped_at = self.recent.pop(next(iter(self.recent))).at
 
 
 def _outcomes(record: OperationRecord) -> Mapping[tuple[str, str], int]:
@@ -132,7 +121,7 @@ class TargetMetrics(Struct, eq=False):
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
         """Implements ``events.Sink``."""
-        records = self.feed.newest(control, None if self._operations.empty else _RECENT)
+        records = self.feed.newest(control, _RECENT if self._operations.recent else None)
         with self._lock:
             self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self.clock(), False
             if records is not None:
@@ -173,7 +162,7 @@ class TargetMetrics(Struct, eq=False):
             found = Counter(problem.code for problem in snapshot.problems)
             for code in CODES:
                 yield "problems", (code,), found[code]
-            for labels, many in sorted(self._operations.counts().items()):
+            for labels, many in sorted(self._operations.counts.items()):
                 yield "operations", labels, many
             yield "wait_seconds", (), *self._waited.values()
             yield "processing_seconds", (), *self._worked.values()
@@ -300,6 +289,12 @@ _WIDTH, _HEIGHT = 12, 8
 _HERE = '{target=~"$target"}'
 _OVER = "[$__rate_interval]"
 _SOURCE: Json = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
+_TARGETS: Json = {
+    "name": "target", "label": "Target", "type": "query", "datasource": _SOURCE, "refresh": 2, "sort": 1,
+    "query": {"query": "label_values(spooltop_scan_complete, target)", "refId": "target"}, "includeAll": True, "multi": True,
+    "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+}  # fmt: skip
+"""The choice of targets."""
 
 
 class _Panel(NamedTuple):
@@ -370,17 +365,9 @@ def dashboard() -> dict[str, Json]:
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [_choice_of_targets()]},
+        "templating": {"list": [_TARGETS]},
         "panels": [_panel(place, one) for place, one in enumerate(_PANELS)],
     }
-
-
-def _choice_of_targets() -> dict[str, Json]:
-    return {
-        "name": "target", "label": "Target", "type": "query", "datasource": _SOURCE, "refresh": 2, "sort": 1,
-        "query": {"query": "label_values(spooltop_scan_complete, target)", "refId": "target"}, "includeAll": True, "multi": True,
-        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
-    }  # fmt: skip
 
 
 def _panel(place: int, one: _Panel) -> dict[str, Json]:
@@ -409,17 +396,17 @@ def metrics(args: Arguments) -> int:
         args.terminal.out(dumps(dashboard()))
         return 0
     if args.listen is not None and args.textfile is not None:
-        raise UsageError("--listen and --textfile together", advice="run one for each")
+        raise UsageError("--listen and --textfile together", "run one for each")
     targets = {name: TargetMetrics(name) for name in targets_of(args)}
     found = Metrics(targets.values())
     if args.listen is None and args.textfile is None:
         return _once(args, targets, found)
     every = parse_age(args.every)
     if every < 1:
-        raise UsageError(f"--every {args.every} is under a second", advice="as in --every 15s")
+        raise UsageError(f"--every {args.every} is under a second", "as in --every 15s")
     watching = Watching(targets, partial(args.control, watch=True))
     watching.require_one()
-    with signals_to(lambda number: watching.stop(), signal.SIGTERM, signal.SIGINT), watching:
+    with signals_to(watching.stop), watching:
         if args.listen is not None:
             _serve(found, *address(args.listen), watching, args)
         else:
@@ -436,33 +423,25 @@ def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     bare = host[1:-1] if host[:1] + host[-1:] == "[]" else host
     if not (port.isascii() and port.isdigit() and int(port) <= 65535) or set(bare) & set("[]") or (":" in bare and bare == host):
-        raise UsageError(f"--listen {text}: no address", advice="as in --listen 127.0.0.1:9923")
+        raise UsageError(f"--listen {text}: no address", "as in --listen 127.0.0.1:9923")
     return bare or _LOOPBACK, int(port)
 
 
 def _once(args: Arguments, targets: dict[str, TargetMetrics], found: Metrics) -> int:
-    looking = args.patient(math.inf)  # each is left behind by itself
-
-    def look(name: str) -> str:
-        """Looks at a target; returns why that failed, "" if it did not."""
+    def look(looking: Arguments, name: str) -> bool:
         began = time.monotonic()
-        try:
-            with looking.control(name) as control:
-                targets[name].look(control, control.look(), time.monotonic() - began)
-        except SpooltopError as error:
-            return str(error)
-        return ""
+        with looking.control(name) as control:
+            targets[name].look(control, control.look(), time.monotonic() - began)
+        return True
 
-    failed = False
-    for (name, target), error in zip(targets.items(), run_each(list(targets), look, PATIENCE), strict=True):
-        if error is None:
-            error = str(DoesNotAnswer("looking at it", PATIENCE, path=name))
-        if error:
-            failed = True
-            target.failed(error, time.time())
-            args.terminal.error(error)
+    code = 0
+    for target, error in zip(targets.values(), look_each(args, list(targets), look), strict=True):
+        if isinstance(error, SpooltopError):
+            code = Unreadable.exit_code
+            target.failed(str(error), time.time())
+            args.terminal.error(str(error))
     args.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
-    return Unreadable.exit_code if failed else 0
+    return code
 
 
 def close_idle(server: WSGIServer) -> None:
@@ -484,7 +463,7 @@ def _serve(found: Metrics, host: str, port: int, watching: Watching, args: Argum
     try:
         server, thread = start_http_server(port, addr=host, registry=found.registry)
     except OSError as error:
-        raise Unreadable(f"cannot listen on {host}:{port}: {error.strerror or error}", advice="choose another port") from None
+        raise Unreadable(f"cannot listen on {host}:{port}: {error.strerror or error}", "choose another port") from None
     close_idle(server)
     try:
         where = f"[{host}]" if ":" in host else host
@@ -501,4 +480,4 @@ def _write_again_and_again(found: Metrics, path: str, every: float, watching: Wa
         try:
             write_to_textfile(path, found.registry)
         except OSError as error:
-            raise Unreadable(f"cannot be written: {error.strerror or error}", path=path, advice="choose another file") from None
+            raise Unreadable(f"cannot be written: {error.strerror or error}", "choose another file", path=path) from None

@@ -6,9 +6,8 @@ takes the claims of a killed one, and it asks the target for the key of each: th
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import ceil
 from shlex import quote
@@ -16,15 +15,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from spooltop.errors import ClaimLost, Refused, SpooltopError, Unavailable, UsageError
+from spooltop.errors import ClaimLost, SpooltopError, Unavailable, UsageError
 from spooltop.model import Frozen, InterruptedMove, MessageMover, Queue, QueueCounts, Stop, escape
 from spooltop.operate.operations import confirm_for
-from spooltop.queues import open_queue
 from spooltop.settings import load
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Arguments, ProgressLine, signals_received
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Arguments, ProgressLine, signals_to
 from ..render.as_json import members
 from .change import confirm
+from .create import open_for
 
 
 class Moved(Frozen):
@@ -44,7 +43,7 @@ def to_move(mover: MessageMover, target: Queue) -> tuple[int, QueueCounts, Mappi
     """Returns the number of messages that a move to ``target`` would move, what the source has, and the claims of killed moves to
     other targets, by their names. Changes nothing."""
     counts = mover.counts()
-    ours, others = _sorted(mover.interrupted(), target)
+    ours, others = _interrupted(mover, target)
     return counts.ready + counts.dead + sum(len(move.claims) for move in ours), counts, others
 
 
@@ -63,27 +62,23 @@ def move_messages(
     begin with their first attempt; content and source stay. Claims that running consumers hold are theirs. Raises
     ``SpooltopError``; a message that then may have been put stays claimed, for the next run.
     """
-    moved = known = taken = 0
+    done = Counter[str]()
     stopped = False
 
-    def move(claim: Any) -> None:
-        nonlocal moved, taken
-        done = _move(claim, target, mover)
-        moved += done is True
-        taken += done is False
-        on_progress(moved + known + taken)
+    def tell(outcome: str) -> None:
+        done[outcome] += 1
+        on_progress(done.total())
 
-    for interrupted in _sorted(mover.interrupted(), target)[0]:
+    for interrupted in _interrupted(mover, target)[0]:
         for name, key in interrupted.claims:
             if stopped := stopped or stop():
                 break
             if target.was_put(key):
                 mover.discard(name)
                 target.forget_key(key)
-                known += 1
-                on_progress(moved + known + taken)
+                tell("known")
             elif (claim := mover.adopt(name)) is not None:
-                move(claim)
+                tell(_move(claim, target, mover))
         if not stopped:
             target.forget_mover(interrupted.mover)
             mover.end(interrupted)
@@ -94,42 +89,42 @@ def move_messages(
             break
         if (claim := mover.claim()) is None:
             break  # consumers took the others
-        move(claim)
-    return Moved(moved, known, taken, mover.counts(), _sorted(mover.interrupted(), target)[1], stopped)
+        tell(_move(claim, target, mover))
+    return Moved(done["moved"], done["known"], done["taken"], mover.counts(), _interrupted(mover, target)[1], stopped)
 
 
 def forget_ended(mover: MessageMover, target: Queue) -> None:
     """Removes what killed moves to ``target`` left that have no claim any more: their keys, and their records."""
-    for interrupted in _sorted(mover.interrupted(), target)[0]:
+    for interrupted in _interrupted(mover, target)[0]:
         if not interrupted.claims:
             target.forget_mover(interrupted.mover)
             mover.end(interrupted)
 
 
-def _move(claim: Any, target: Queue, mover: MessageMover) -> bool | None:
-    """Moves one message. If an operator took the claim away, returns False after the put, and None before it. An error leaves the
-    claim to the next run, unless the message was not put for sure."""
+def _move(claim: Any, target: Queue, mover: MessageMover) -> str:
+    """Moves one message, and returns "moved". If an operator took the claim away, returns "taken" after the put, and "gone"
+    before it. An error leaves the claim to the next run, unless the message was not put for sure."""
     key = mover.key(claim)
     try:
         data, source = claim.data, claim.source
     except ClaimLost:
-        return None
+        return "gone"
     except BaseException:
         mover.give_back(claim)
         raise
     if not mover.holds(claim):
-        return None
+        return "gone"
     try:
         target.put(data, source=source, key=key)
         claim.ack()
     except ClaimLost:
         target.forget_key(key)
-        return False
+        return "taken"
     except BaseException as error:
         _settle(claim, key, target, mover, error)
         raise
     target.forget_key(key)
-    return True
+    return "moved"
 
 
 def _settle(claim: Any, key: str, target: Queue, mover: MessageMover, error: BaseException) -> None:
@@ -144,12 +139,12 @@ def _settle(claim: Any, key: str, target: Queue, mover: MessageMover, error: Bas
     mover.leave(claim)
 
 
-def _sorted(moves: Sequence[InterruptedMove], target: Queue) -> tuple[list[InterruptedMove], Mapping[str, int]]:
+def _interrupted(mover: MessageMover, target: Queue) -> tuple[list[InterruptedMove], Mapping[str, int]]:
     """Returns the killed moves to ``target``, and the number of claims of the others by the names of their targets."""
     identity = target.identity
     others: Counter[str] = Counter()
     ours = []
-    for move in moves:
+    for move in mover.interrupted():
         if move.target.is_same(identity):
             ours.append(move)
         elif move.claims:
@@ -159,15 +154,11 @@ def _sorted(moves: Sequence[InterruptedMove], target: Queue) -> tuple[list[Inter
 
 def move(args: Arguments) -> int:
     terminal = args.terminal
-    if args.read_only:
-        raise Refused("move: refused by --read-only")
-    hosts = load(terminal.environ).claims_hosts
-    opened = partial(open_queue, action="move", durable=not args.no_durable, hosts=hosts, environ=terminal.environ)
-    taking = args.reach(args.path, partial(opened, args.path))
-    with taking as source, args.reach(args.to, partial(opened, args.to)) as target:
+    opened = partial(open_for, args, action="move", hosts=load(terminal.environ).claims_hosts)
+    with opened() as source, opened(path=args.to) as target:
         if source.identity.is_same(target.identity):
             what = "move: both are the same queue" + ("" if source.name == target.name else f", as {escape(target.name)} too")
-            raise UsageError(what, path=source.name, advice="name another one to move to")
+            raise UsageError(what, "name another one to move to", path=source.name)
         with source.mover(target.identity) as mover:
             waiting, counts, elsewhere = args.reach(args.path, partial(to_move, mover, target))
             left = [*_left(Moved(0, 0, 0, replace(counts, ready=0, dead=0), elsewhere), source)]
@@ -184,7 +175,8 @@ def move(args: Arguments) -> int:
                 return DONE
             confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, shown=[plan])
             line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
-            with line, signals_received(signal.SIGINT, signal.SIGTERM) as received:
+            received: list[int] = []
+            with line, signals_to(received.append):
                 done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)
             left = [*_left(done, source)]
             words = "; ".join([*_done(done, target), *left])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model import Snapshot, parse_age
+from spooltop.run_each import run_each
 
-from ..context import PATIENCE, Arguments, answered, targets_of, while_waiting
+from ..context import PATIENCE, Arguments, R, answered, targets_of, while_waiting
 from ..render import as_text
 
 _LONGEST = 365 * 86400.0
@@ -43,28 +44,30 @@ def show_status(args: Arguments, snapshot: Snapshot, target: str) -> None:
 def _several(args: Arguments, targets: Sequence[str]) -> int:
     """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
     from spooltop.monitor.spools_watch import worst_first
-    from spooltop.run_each import run_each
 
     from ..several import glance_json, glance_lines, glance_of
 
+    looks = look_each(args, targets, lambda looking, target: answered(watched(looking, target), target))
+    ordered = worst_first(map(glance_of, targets, looks))
+    args.terminal.show(map(glance_json, ordered), glance_lines(ordered))
+    return max(one.exit_code if isinstance(one, SpooltopError) else 0 for one in looks)
+
+
+def look_each(args: Arguments, targets: Sequence[str], look: Callable[[Arguments, str], R]) -> list[R | SpooltopError]:
+    """Returns what ``look`` returns for each target, or why there is nothing."""
     looking = args.patient(math.inf)  # each is left behind by itself
 
-    def look(target: str) -> Snapshot | SpooltopError:
+    def call(target: str) -> R | SpooltopError:
         try:
-            return answered(watched(looking, target), target)
+            return look(looking, target)
         except SpooltopError as error:
             return error
         except OSError as error:
             return Unreadable(error.strerror or str(error), path=target)
 
-    seconds = parse_age(args.watch) if args.watch else 0.0
-    found = run_each(targets, look, PATIENCE + seconds, at_once=bool(seconds))
-    looks = [
-        one or DoesNotAnswer("looking at it", PATIENCE, path=target) for target, one in zip(targets, found, strict=True)
-    ]
-    ordered = worst_first(map(glance_of, targets, looks))
-    args.terminal.show(map(glance_json, ordered), glance_lines(ordered))
-    return max(one.exit_code if isinstance(one, SpooltopError) else 0 for one in looks)
+    seconds = seconds_watched(args) or 0.0
+    found = run_each(targets, call, PATIENCE + seconds, at_once=bool(seconds))
+    return [one or DoesNotAnswer("looking at it", PATIENCE, path=target) for target, one in zip(targets, found, strict=True)]
 
 
 def watched(args: Arguments, path: str, *, progress: bool = False) -> Snapshot:
@@ -81,5 +84,5 @@ def seconds_watched(args: Arguments) -> float | None:
     """Returns the seconds of ``--watch``, None without it. Raises ``UsageError``."""
     seconds = None if args.watch is None else parse_age(args.watch)
     if seconds is not None and not 0 < seconds <= _LONGEST:
-        raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", advice="as in --watch 40s")
+        raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", "as in --watch 40s")
     return seconds
