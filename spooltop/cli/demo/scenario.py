@@ -62,10 +62,10 @@ Act = Callable[[Child], None]
 
 
 @contextmanager
-def playing(title: str, act: Act, *, errors: str) -> Iterator[list[int]]:
-    """Forks the first child, which starts all others, at once, so before any thread is started: it runs ``act`` under the name
-    ``title``. At the end all children are ended, and the last is waited for. Yields what becomes the numbers of dead claims that
-    occurred. Tracebacks of children are appended to the file ``errors``."""
+def playing(act: Act, *, errors: str) -> Iterator[list[int]]:
+    """Forks the first child, which starts all others, at once, so before any thread is started: it runs ``act``. At the end all
+    children are ended, and the last is waited for. Yields what becomes the numbers of dead claims that occurred. Tracebacks of
+    children are appended to the file ``errors``."""
     their_end, lifeline = os.pipe()
     reports, written = os.pipe()
     os.set_blocking(written, False)
@@ -89,7 +89,7 @@ def playing(title: str, act: Act, *, errors: str) -> Iterator[list[int]]:
 
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = fork(title, first)
+    pid = fork("spooltop-demo", first)
     os.close(their_end)
     os.close(written)
     try:
