@@ -576,24 +576,15 @@ def here_or(args: Arguments) -> str:
 def targets_of(args: Arguments, *, strict: bool = False) -> list[str]:
     """Returns the targets of a command that takes several, each once: those of its words, else those of the setting ``paths``,
     else as ``here_or``. ``strict`` as of ``targets.find_targets``."""
-    named = args.paths or _named_in_settings(args)
+    from spooltop.backends.registry import conceal
+    from spooltop.settings import load
+    from spooltop.targets import find_targets, is_spool_at
+
+    named = args.paths or [*map(conceal, load(args.terminal.environ).items("paths"))]
     if not named:
         return [here_or(args)]
     if args.cursor_files:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
-    from spooltop.targets import find_targets, is_spool_at
-
     if len(named) == 1 and run_each(named, is_spool_at, _FIRST) != [False]:
         return [named[0]]
     return find_targets(named, args.as_kind, strict=strict)
-
-
-def _named_in_settings(args: Arguments) -> tuple[str, ...]:
-    from spooltop.settings import load
-
-    named = load(args.terminal.environ).items("paths")
-    if not any("://" in one for one in named):
-        return named
-    from spooltop.backends.registry import conceal
-
-    return tuple(map(conceal, named))

@@ -171,7 +171,7 @@ def _conceal_secrets(args: Arguments) -> None:
     words = (*single.values(), *paths)
     if any(map(_is_misspelt_url, words)):
         raise UsageError("that is not the URL of a server", "write redis://HOST:6379/0#STREAM/GROUP")
-    if not any("://" in one for one in words):
+    if not words:
         return
     from spooltop.backends.registry import conceal
 

@@ -208,8 +208,6 @@ class _Watched(Struct):
     look_due: float = 0.0
     took: float = 0.0
     """Seconds of a core that the last look took."""
-    seen: bool = False
-    """True once it was looked at."""
     dropped: bool = False
     """True once it is no target any more."""
 
@@ -371,8 +369,7 @@ class SpoolsWatch(Struct, eq=False):
             rest = max(_REST, self._cost / _REST_SHARE) * self._factor
             busy = self._cost / _BUSY_SHARE
         calm = snapshot.observation.only_messages_wait
-        rest = rest * (_ONLY_MESSAGES if calm else 1.0) if one.seen else _SECOND
-        one.seen = True
+        rest = rest * (_ONLY_MESSAGES if calm else 1.0) if one.glance.snapshot is not None else _SECOND
         one.look_due = began + rest
         self._show(one, Glance(one.glance.target, snapshot=snapshot))
         if sum(each.control is not None for each in list(self._watched.values())) > self.most_open:
