@@ -19,6 +19,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from math import inf
 
@@ -379,7 +380,8 @@ class SpoolsWatch(Struct, eq=False):
     def _close(self, one: _Watched) -> None:
         control, one.control = one.control, None
         if control is not None:
-            control.close()
+            with suppress(SpooltopError, OSError):  # the others are looked at all the same
+                control.close()
 
     def _show(self, one: _Watched, glance: Glance) -> None:
         before, one.glance = one.glance, glance
