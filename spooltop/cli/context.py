@@ -384,7 +384,7 @@ class ProgressLine(Closing):
         self._terminal.status(_fitted([*parts, self._hint], self._terminal.error_width))
 
     def advance(self, done: int, total: int | None = None, words: str = "") -> None:
-        """``done`` of ``total`` items are done; ``words`` say what happens to them."""
+        """``done`` of ``total`` items are done; ``words`` say what happens to them. The bar is only where it fits."""
         if not self.due():
             return
         now = self._monotonic()
@@ -396,8 +396,12 @@ class ProgressLine(Closing):
         began, before = self._steps[0]
         speed = (done - before) / (now - began) if now > began else None
         self._total = total if total is not None else self._total
-        width, ascii = self._terminal.error_width, self._terminal.ascii
-        self._paint(progress_parts(self._what, done, self._total, speed, words=words, ascii=ascii, width=width))
+        known = self._total if self._total is not None and self._total >= done > 0 else None
+        counted = f"{count(done)} of {count(known)}" if known else count(done)
+        counted += f" {words}" if words else ""
+        barred = f"{self._what} {_bar(done / known, self._terminal.ascii)} {counted}" if known else ""
+        head = barred if barred and cells(barred) < self._terminal.error_width else f"{self._what} {counted}"
+        self._paint([head, rate(speed) if speed else "", _left((known - done) / speed if known and speed else None)])
 
     def tell(self, words: str) -> None:
         """Shows progress that comes in words: ``230,000 of 300,000 claims judged``. Other words are shown as they are."""
@@ -428,22 +432,6 @@ class ProgressLine(Closing):
         if self._painted:
             self._painted = False
             self._terminal.status("")
-
-
-def progress_parts(
-    what: str, done: int, total: int | None, speed: float | None, *, words: str, ascii: bool, width: int
-) -> list[str]:  # fmt: skip
-    """Parts of the line; the bar only where it fits into ``width`` cells.
-
-    >>> progress_parts("hold", 500, 2000, 100.0, words="", ascii=True, width=80)
-    ['hold [#####---------------] 500 of 2,000', '100/s', '15s left']
-    """
-    known = total if total is not None and total >= done > 0 else None
-    counted = f"{count(done)} of {count(known)}" if known else count(done)
-    counted += f" {words}" if words else ""
-    barred = f"{what} {_bar(done / known, ascii)} {counted}" if known else ""
-    head = barred if barred and cells(barred) < width else f"{what} {counted}"
-    return [head, rate(speed) if speed else "", _left((known - done) / speed if known and speed else None)]
 
 
 def _left(seconds: float | None) -> str:

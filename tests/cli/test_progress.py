@@ -69,6 +69,12 @@ def test_words_with_numbers_become_a_bar_and_others_stay() -> None:
     ]
 
 
+def test_a_bar_is_of_ascii_where_the_terminal_has_no_more() -> None:
+    on = Line("hold", total=2000, ascii=True)
+    on.advance(5, 500)
+    assert on.painted == ["hold [#####---------------] 500 of 2,000 - 100/s - 15s left"]
+
+
 def test_the_rate_is_that_of_the_last_seconds_and_begins_anew_with_a_new_count() -> None:
     on, done = Line("x"), 0
     for second in range(1, 21):

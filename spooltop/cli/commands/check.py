@@ -187,11 +187,10 @@ def _reverts(snapshot: Snapshot) -> Reading:
 
 
 def _free(snapshot: Snapshot) -> Reading:
-    space = next((one for one in snapshot.observation.capacities if one.unit == "bytes" and one.free is not None), None)
-    if space is None:
-        return Reading(None, why="free space is not visible")
-    free = space.free or 0
-    return Reading(free, free, most=space.total)
+    for one in snapshot.observation.capacities:
+        if one.unit == "bytes" and one.free is not None:
+            return Reading(one.free, one.free, most=one.total)
+    return Reading(None, why="free space is not visible")
 
 
 def _of_code(code: str, snapshot: Snapshot) -> Reading:
@@ -329,12 +328,12 @@ def _not_judged(snapshot: Snapshot, code: str) -> str:
 
 def _incomplete(snapshot: Snapshot, *boxes: Box) -> str:
     """Why not all of ``boxes`` was read; "" where it was. What this kind of queue hides was told elsewhere."""
-    states = (snapshot.observation.boxes.get(box) for box in boxes)
-    state = next((one for one in states if one is not None and not one.note and (one.error or not one.complete)), None)
-    if state is None:
-        return ""
-    why = (state.error,) if state.error else snapshot.observation.hidden
-    return ": ".join((f"not all of {state.box} was read", *map(escape, why)))
+    for box in boxes:
+        state = snapshot.observation.boxes.get(box)
+        if state is not None and not state.note and (state.error or not state.complete):
+            why = (state.error,) if state.error else snapshot.observation.hidden
+            return ": ".join((f"not all of {box} was read", *map(escape, why)))
+    return ""
 
 
 def _alerts(snapshot: Snapshot, readings: Mapping[str, Reading], conditions: Sequence[Condition]) -> list[tuple[State, str]]:

@@ -191,7 +191,7 @@ class TargetMetrics(Struct, eq=False):
 
     def _by_source(self, counts: Mapping[str, int]) -> Mapping[str, int]:
         named = {escape(source): many for source, many in counts.items()}
-        first = dict(list(named.items())[:_MOST_SOURCES])
+        first = dict(islice(named.items(), _MOST_SOURCES))
         rest = sum(named.values()) - sum(first.values())
         return {**first, OTHER: first.get(OTHER, 0) + rest} if rest else first
 
