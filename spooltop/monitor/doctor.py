@@ -421,7 +421,15 @@ def _trials(place: PlaceFacts) -> Iterator[Diagnosis]:
         trials = {name: one for name, one in trials.items() if one.error != write.error}  # a full disk is said once
     yield from _moves(place, trials)
     if "sync-dir" in trials:
-        yield _syncs(write, trials["sync-dir"])
+        sync = trials["sync-dir"]
+        if not sync.worked:
+            text = f"tried: a directory cannot be synced: {sync.error}"
+            yield problem("sync", text, "durable puts fail here: use another file system")
+        elif write.worked:
+            took = f"a file of 1 kB took {_ms(write.seconds)}, a directory {_ms(sync.seconds)}"
+            yield ok("sync", f"tried: files and directories can be synced; {took}")
+        else:
+            yield ok("sync", "tried: directories can be synced")
     locks = {name.removeprefix("locks-"): one.error for name, one in trials.items() if name.startswith("locks")}
     if failed := [f"{name}: {error}" for name, error in locks.items() if error]:
         text = f"tried: locks do not work between two processes: {'; '.join(failed)}"
@@ -472,16 +480,6 @@ def _moves(place: PlaceFacts, trials: Mapping[str, Trial]) -> Iterator[Diagnosis
         yield ok("link", "tried: hard links work and replace nothing")
     elif noreplace.worked:
         yield ok("link", f"tried: hard links are {link.error}; they are not needed, as RENAME_NOREPLACE works")
-
-
-def _syncs(write: Trial, sync: Trial) -> Diagnosis:
-    if not sync.worked:
-        text = f"tried: a directory cannot be synced: {sync.error}"
-        return problem("sync", text, "durable puts fail here: use another file system")
-    if not write.worked:
-        return ok("sync", "tried: directories can be synced")
-    took = f"a file of 1 kB took {_ms(write.seconds)}, a directory {_ms(sync.seconds)}"
-    return ok("sync", f"tried: files and directories can be synced; {took}")
 
 
 def _writable(place: PlaceFacts) -> str:

@@ -111,8 +111,13 @@ class TargetEvents(Struct):
             if record.open or record.operation in self._reported:
                 continue
             self._reported[record.operation] = None
-            if not self._first:
-                yield self._of_operation(at, record)
+            if self._first:
+                continue
+            counts = {"done": record.done, "skipped": record.skipped, "failed": record.failed}
+            said = ", ".join(f"{name} {many}" for name, many in counts.items())
+            more: JsonObject = {"action": str(record.action), "user": escape(record.user), "began_at": record.at, **counts}
+            text = f"{more['action']} by {more['user']}: {said}"
+            yield self._event(EventKind.OPERATION, at, record.operation, text, **more)
         for operation in list(self._reported)[: max(0, len(self._reported) - _REMEMBERED)]:
             del self._reported[operation]
 
@@ -121,15 +126,6 @@ class TargetEvents(Struct):
         severity = str(problem.severity)
         return self._event(
             kind, at, problem.code, problem.text, severity=severity, count=problem.count, view=problem.view, **more
-        )
-
-    def _of_operation(self, at: float, record: OperationRecord) -> QueueEvent:
-        counts = {"done": record.done, "skipped": record.skipped, "failed": record.failed}
-        said = ", ".join(f"{name} {many}" for name, many in counts.items())
-        action, user = str(record.action), escape(record.user)
-        text = f"{action} by {user}: {said}"
-        return self._event(
-            EventKind.OPERATION, at, record.operation, text, action=action, user=user, began_at=record.at, **counts
         )
 
     def _event(self, kind: EventKind, at: float, subject: str, text: str, /, **more: Json) -> QueueEvent:

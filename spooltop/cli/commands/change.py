@@ -4,7 +4,7 @@ resume, undo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from spooltop.model import Confirm, Outcome, Plan, Result, Selection, TrackedMes
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, duration, escape
 from spooltop.operate.operations import accepts, confirm_words
 
-from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, signals_to
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Arguments, ProgressLine, Terminal, signals_to
 from ..parser import path_of, selection_of
 from ..render import as_json, as_text
 
@@ -29,60 +29,46 @@ _LOOK = 0.25
 _WHERE = {"in new, not claimed": (Box.NEW,), "being processed": (Box.CUR,), "set aside": ASIDE, "on the way": (None, Box.TMP)}
 
 
-def traced_messages(
-    control: Control, ids: Sequence[str], began: float, seconds: float, say: Callable[[str], None]
-) -> Mapping[str, TrackedMessage]:
-    """Follows ``ids``, put since ``began`` (epoch seconds), until all have gone through or ``seconds`` are over. Returns the
-    state of each message."""
+def _trace(
+    control: Control, ids: Sequence[str], began: float, seconds: float, terminal: Terminal
+) -> tuple[list[TrackedMessage], str]:
+    """Follows ``ids``, put since ``began`` (epoch seconds), until all have gone through or ``seconds`` are over, and prints their
+    steps as text. Returns the state of each message, and the end in words: ``3 of 3 went through, after 12ms to 0.8s``, and what
+    the others wait for."""
     end = control.now() + seconds
     reported: set[tuple[str, str, float | None]] = set()
     while True:
-        found = control.follow(ids, began)
-        for id, one in found.items() if len(ids) <= _EACH else ():
-            for step, words in _steps(one, began):
-                if (id, step, one.claimed_at) not in reported:
-                    reported.add((id, step, one.claimed_at))
-                    say(f"{escape(id)}  {step}{words}")
+        found = [replace(one, put_at=began) if one.put_at is None else one for one in control.follow(ids, began).values()]
+        for one in found if len(ids) <= _EACH else ():
+            for step, words in _steps(one):
+                if (one.id, step, one.claimed_at) not in reported:
+                    reported.add((one.id, step, one.claimed_at))
+                    terminal.show((), [f"{escape(one.id)}  {step}{words}"])
         left = end - control.now()
-        if left <= 0 or all(one.gone_at is not None or one.box in ASIDE for one in found.values()):
-            return found
+        if left <= 0 or all(one.gone_at is not None or one.box in ASIDE for one in found):
+            break
         control.changes(min(left, _LOOK))
         control.look()
-
-
-def trace_verdict(found: Mapping[str, TrackedMessage], began: float, seconds: float) -> str:
-    """``3 of 3 went through, after 12ms to 0.8s``, and what the others wait for."""
-    took = sorted(_since(one, one.gone_at, began) for one in found.values() if one.gone_at is not None)
-    words = f"{len(took):,} of {len(found):,} went through"
+    took = sorted(_since(one, one.gone_at) for one in found if one.gone_at is not None)
+    said = f"{len(took):,} of {len(found):,} went through"
     if took:
         least, most = duration(took[0]), duration(took[-1])
-        words += f", after {least}" + (f" to {most}" if most != least else "")
-    left = [one for one in found.values() if one.gone_at is None]
-    numbers = {where: sum(one.box in boxes for one in left) for where, boxes in _WHERE.items()}
-    parts = [f"{number:,} {where}" for where, number in numbers.items() if number]
-    return words if not parts else f"{words}; after {duration(seconds)} {', '.join(parts)}"
+        said += f", after {least}" + (f" to {most}" if most != least else "")
+    numbers = {where: sum(one.gone_at is None and one.box in boxes for one in found) for where, boxes in _WHERE.items()}
+    if parts := [f"{number:,} {where}" for where, number in numbers.items() if number]:
+        said += f"; after {duration(seconds)} {', '.join(parts)}"
+    return found, said
 
 
-def trace_json(found: Mapping[str, TrackedMessage], began: float) -> list[Json]:
-    """Objects of the messages, with times in epoch seconds, null if not seen."""
-    return [
-        {
-            "id": escape(id), "put_at": began if one.put_at is None else one.put_at,
-            **as_json.members(one, "claimed_at", "pid", "gone_at", "box"),
-        }
-        for id, one in found.items()
-    ]  # fmt: skip
-
-
-def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
+def _steps(one: TrackedMessage) -> list[tuple[str, str]]:
     """Steps of a message since it was put, as far as they were seen, in order: each step, and the text that is printed when it is
     new."""
     claimed: list[tuple[str, str]] = []
     if one.claimed_at is not None:
         who = "a process that is not visible" if one.pid is None else one.pid
-        claimed = [("cur", f", claimed by {who} after {duration(_since(one, one.claimed_at, began))}")]
+        claimed = [("cur", f", claimed by {who} after {duration(_since(one, one.claimed_at))}")]
     if one.gone_at is not None:
-        return [*claimed, ("gone", f" after {duration(_since(one, one.gone_at, began))}")]
+        return [*claimed, ("gone", f" after {duration(_since(one, one.gone_at))}")]
     if one.box is Box.CUR:
         return claimed or [("cur", "")]
     if one.box is Box.NEW:
@@ -91,8 +77,8 @@ def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
     return [(f"set aside in {one.box}", "")] if one.box in ASIDE else []
 
 
-def _since(one: TrackedMessage, at: float, began: float) -> float:
-    return max(0.0, at - (began if one.put_at is None else one.put_at))
+def _since(one: TrackedMessage, at: float) -> float:
+    return max(0.0, at - (one.put_at or at))
 
 
 def requeue(args: Arguments) -> int:
@@ -268,10 +254,10 @@ def change(
     terminal.show((), as_text.result(replace(result, notes=()) if plan.deletes else result))
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
-        found = traced_messages(control, ids, began, traced, lambda line: terminal.show((), [line]))
-        document["trace"] = trace_json(found, began)
-        words = trace_verdict(found, began, traced)
-        if all(one.gone_at is not None for one in found.values()):
+        found, words = _trace(control, ids, began, traced, terminal)
+        members = ("put_at", "claimed_at", "pid", "gone_at", "box")
+        document["trace"] = [{"id": escape(one.id), **as_json.members(one, *members)} for one in found]
+        if all(one.gone_at is not None for one in found):
             terminal.show((), [words])
         else:
             terminal.error(f"inject: {words}")

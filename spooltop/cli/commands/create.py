@@ -34,7 +34,10 @@ def init(args: Arguments) -> int:
     if args.read_only:
         raise Refused("init: refused by --read-only", path=without_secrets(path))
     if has_scheme(path):
-        return _init_on_a_server(args)
+        with open_queue(path, action="init", create=True, environ=args.terminal.environ) as queue:
+            name = escape(queue.name)
+            args.terminal.show([{"spool": name}], [f"{name} is ready"])
+        return 0
     try:
         environ = args.terminal.environ
         target = args.reach(path, partial(identify_target, path, as_kind=args.as_kind, environ=environ))
@@ -58,13 +61,6 @@ def init(args: Arguments) -> int:
     done = f"made {escape(path)} with {', '.join(made)}"
     line = done if made else f"{escape(path)} is a spool already, nothing was changed"
     args.terminal.show([{"spool": escape(full_name(path)), "made": made}], [line])
-    return 0
-
-
-def _init_on_a_server(args: Arguments) -> int:
-    with open_queue(args.path, action="init", create=True, environ=args.terminal.environ) as queue:
-        name = escape(queue.name)
-        args.terminal.show([{"spool": name}], [f"{name} is ready"])
     return 0
 
 

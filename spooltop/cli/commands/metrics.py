@@ -19,7 +19,7 @@ from spooltop import __version__
 from spooltop.control import Control
 from spooltop.cursors.model import VERDICTS, Cursor, cursors_by_key
 from spooltop.errors import SpooltopError, Unreadable, UsageError
-from spooltop.model import CODES, Ages, Observation, OperationRecord, Outcome, Snapshot
+from spooltop.model import CODES, Observation, OperationRecord, Outcome, Snapshot
 from spooltop.model.vocabulary import Action, Box, Clock, Json, escape, parse_age
 from spooltop.monitor.events import OperationFeed, Watching
 
@@ -181,8 +181,10 @@ class TargetMetrics(Struct, eq=False):
             yield "claims", ("unknown",), counts.unknown
             yield "paused", (), float(observation.paused is not None)
         if observation.ages is not None:
-            for bound, share in _older_than(observation.ages):
-                yield "messages_older_than", (Box.NEW, f"{bound:g}"), share
+            ages = observation.ages
+            scale = ages.of / ages.looked_at if ages.looked_at else 1.0  # up, where only a sample was looked at
+            for place, bound in enumerate(ages.bounds, 1):
+                yield "messages_older_than", (Box.NEW, f"{bound:g}"), float(round(sum(ages.counts[place:]) * scale))
         if observation.disk is not None and observation.disk.bytes_free is not None:
             yield "disk_free_bytes", (), observation.disk.bytes_free
         yield "lock_timeouts", (), observation.lock_timeouts
@@ -266,13 +268,6 @@ class Metrics(Collector):
 def _unit(name: str) -> str:
     last = name.rpartition("_")[2]
     return last if last in ("seconds", "bytes") else ""
-
-
-def _older_than(ages: Ages) -> Iterator[tuple[float, float]]:
-    """Each bound with the number of older messages, scaled up where only a sample was looked at."""
-    scale = ages.of / ages.looked_at if ages.looked_at else 1.0
-    for place, bound in enumerate(ages.bounds):
-        yield bound, float(round(sum(ages.counts[place + 1 :]) * scale))
 
 
 def _number(cursor: Cursor) -> float | None:

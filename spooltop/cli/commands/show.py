@@ -29,6 +29,7 @@ _PREVIEW = 65536
 def ls(args: Arguments) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n needs a number from 0 up")
+    terminal = args.terminal
     args.path = here_or(args)
     selection = selection_of(args)
     boxes = (selection.box,) if selection.box else LIVE
@@ -36,9 +37,9 @@ def ls(args: Arguments) -> int:
     with args.control() as control:
         there = _look_at(control, args).observation.boxes
         if selection.box is not None and selection.box not in there:
-            args.terminal.error(f"{escape(args.path)}: there is no {selection.box} here, only {', '.join(there)}")
+            terminal.error(f"{escape(args.path)}: there is no {selection.box} here, only {', '.join(there)}")
             return 0
-        with ProgressLine(args.terminal, "ls: sorting") as sorting:
+        with ProgressLine(terminal, "ls: sorting") as sorting:
             listings = [
                 control.listing(
                     ListQuery(
@@ -54,29 +55,29 @@ def ls(args: Arguments) -> int:
         now = control.now()
         there_are = sum(map(len, listings))
         total = there_are if args.most is None else min(args.most, there_are)
-        writing = ProgressLine(args.terminal, "ls: writing", total=total, shown=not args.terminal.out_is_terminal)
+        writing = ProgressLine(terminal, "ls: writing", total=total, shown=not terminal.out_is_terminal)
         found = ((listing, row) for listing in listings for row in _rows_of(listing))
         printed = 0
         for printed, (listing, row) in enumerate(itertools.islice(found, args.most), 1):
             writing.advance(printed)
             if args.json:
-                args.terminal.out_json(as_json.row(row, now, complete=listing.complete))
+                terminal.out_json(as_json.row(row, now, complete=listing.complete))
                 continue
             if printed == 1:
-                args.terminal.out(as_text.ROWS_HEAD)
-            args.terminal.out(as_text.row(row, now))
+                terminal.out(as_text.ROWS_HEAD)
+            terminal.out(as_text.row(row, now))
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
         for listing in listings:
             if listing.ordered_over is not None:
                 first = f"only the first {listing.ordered_over:,} messages were filtered and sorted"
-                args.terminal.error(f"{escape(args.path)}: {listing.query.box}: {first}")
+                terminal.error(f"{escape(args.path)}: {listing.query.box}: {first}")
     if incomplete and printed == 0 and len(incomplete) == len(boxes):
         raise Unreadable(f"{' and '.join(incomplete)} could not be listed", "status says why", path=args.path)
     if incomplete:
-        args.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
+        terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
     if printed == 0 and not selection.empty and args.most != 0:
-        args.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
+        terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
         return NOTHING_MATCHED
     return 0
 

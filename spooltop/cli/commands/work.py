@@ -197,7 +197,9 @@ class CommandWorker(Struct):
         self._reap()
         self._end_overdue()
         try:
-            self._finish_again()
+            unsaid, self._unsaid = self._unsaid, []
+            for job, code in unsaid:
+                self._finish(job, code)
             if self._take():
                 return True
             self._look_for_pause()
@@ -322,12 +324,6 @@ class CommandWorker(Struct):
             self._running.remove(job)
             self._guard.watch(one.process.pid for one in self._running)
             code = job.process.wait()
-            self._finish(job, code)
-
-    def _finish_again(self) -> None:
-        """Ends the claims of commands that ended while the queue did not answer."""
-        unsaid, self._unsaid = self._unsaid, []
-        for job, code in unsaid:
             self._finish(job, code)
 
     def _finish(self, job: _Job, code: int) -> None:
