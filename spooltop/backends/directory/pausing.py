@@ -13,15 +13,17 @@ from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
+from spooltop.engine.system.files import status_of
 from spooltop.errors import Unreadable
 from spooltop.model import Candidates, Capabilities, Item, Observation, Pause, Plan, Refusal, Request, RowItem, pause_words
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
-from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator
+from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
 from ..journal.log_store import LogStore
 from ..journal.record_log import Intent, ItemOutcome, RecordType, Told
 from ..plan_options import pause_reason
 from .operator.rules import can_change
+from .storage.location import Pin, pinned
 from .world import OpenOptions, System
 
 # The log of pauses, one JSON object a line; an operation sets or removes one file, so its lines have no step number. intent
@@ -107,9 +109,19 @@ def _listed(who: list[str]) -> str:
 
 # Pauses a spool and resumes it. Undo gives back the state before, with who paused it, when and why.
 
-class PauseOperator(ValueOperator[PauseIntent, Pause | None]):
-    """Implements ``model.backend.Operator`` for the pause of the spool at ``path``. A plan pins the pause that it has. ``look``
-    observes its claims, for the notes of a plan; ``given`` is the path as it was given."""
+class PauseRef(PinnedChange[PauseIntent]):
+    """The pin of a plan, with what identifies the file of the pause that was found, None where there was none."""
+
+    pin: Pin | None
+
+
+PauseState = tuple[Pause | None, Pin | None]
+"""The pause of a spool, and what identifies its file."""
+
+
+class PauseOperator(ValueOperator[PauseIntent, PauseState]):
+    """Implements ``model.backend.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
+    of a plan; ``given`` is the path as it was given."""
 
     cut_short = "it was done", "it was not done"
 
@@ -125,23 +137,23 @@ class PauseOperator(ValueOperator[PauseIntent, Pause | None]):
         with self._translate_errors(), SpoolDirs(self._path, self._files) as dirs:
             return can_change(dirs)
 
-    def _choose(self, request: Request, state: Pause | None) -> Candidates:
+    def _choose(self, request: Request, state: PauseState) -> Candidates:
         """Pins the state of the spool; the selection means nothing. Options of PAUSE: ``reason``, a text. Raises
         ``UsageError`` for one that is too long."""
         reason = pause_reason(request.options)
-        row = self._row()
+        (pause, pin), row = state, self._row()
         if os.path.isdir(row.name) and not os.path.islink(row.name):
             raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
         if request.action is Action.PAUSE:
-            if state is not None:
-                return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(state, request.at)}")])
+            if pause is not None:
+                return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(pause, request.at)}")])
             words = "Consumers of spooltop claim no message until it is resumed"
-            item = RowItem(row, PinnedChange(PauseIntent(None, Pause(self._user, request.at, reason))), words=words)
+            item = RowItem(row, PauseRef(PauseIntent(None, Pause(self._user, request.at, reason)), None), words=words)
             return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
-        if state is None:
+        if pause is None:
             return Candidates(refused=[Refusal(row, "it is not paused")])
-        words = f"Consumers claim messages again. Paused {pause_words(state, request.at)}"
-        return Candidates([RowItem(row, PinnedChange(PauseIntent(state, None)), words=words)], notes=self._notes(resume_notes))
+        words = f"Consumers claim messages again. Paused {pause_words(pause, request.at)}"
+        return Candidates([RowItem(row, PauseRef(PauseIntent(pause, None), pin), words=words)], notes=self._notes(resume_notes))
 
     def _notes(self, notes: Callable[[Observation], tuple[str, ...]]) -> tuple[str, ...]:
         try:
@@ -156,13 +168,16 @@ class PauseOperator(ValueOperator[PauseIntent, Pause | None]):
         return intent
 
     @contextmanager
-    def _state(self) -> Iterator[Pause | None]:
+    def _state(self) -> Iterator[PauseState]:
         with self._translate_errors(), SpoolDirs(self._path, self._files) as dirs:
-            yield read_pause(dirs)
+            own = dirs.private_dir()
+            found = None if own is None else status_of(self._files, PAUSED, own)
+            yield read_pause(dirs), None if found is None else pinned(found)  # of another since, the pin is still the old one
 
-    def _standing(self, intent: PauseIntent, state: Pause | None) -> Standing:
-        too_late = f"too late: it was {'resumed' if state is None else 'paused again'} since"
-        return Standing(state == intent.after, state == intent.before, None if state == intent.after else too_late)
+    def _standing(self, intent: PauseIntent, state: PauseState) -> Standing:
+        now, _ = state
+        too_late = f"too late: it was {'resumed' if now is None else 'paused again'} since"
+        return Standing(now == intent.after, now == intent.before, None if now == intent.after else too_late)
 
     def _words_of(self, intent: PauseIntent) -> str:
         return intent.words
@@ -175,18 +190,18 @@ class PauseOperator(ValueOperator[PauseIntent, Pause | None]):
                 return
             own = dirs.private_dir()
             try:
-                if own is None or read_pause(dirs) != intent.before:
+                if own is None or pinned(found := self._files.stat(PAUSED, own)) != ref_of(item, PauseRef).pin:
                     raise Skipped("it was resumed or paused again meanwhile")
-                for name in (*drafts_of(self._files, self._files.stat(PAUSED, own), own, PAUSED), PAUSED):
+                for name in (*drafts_of(self._files, found, own, PAUSED), PAUSED):
                     self._files.unlink(name, own)
             except FileNotFoundError:
                 raise Skipped("it was resumed meanwhile") from None
             self._files.sync_dir(own)
 
-    def _set_back(self, intent: PauseIntent, state: Pause | None) -> Candidates:
-        before = intent.before
+    def _set_back(self, intent: PauseIntent, state: PauseState) -> Candidates:
+        (now, pin), before = state, intent.before
         words = "Consumers claim messages again" if before is None else f"Paused {pause_words(before, self._clock())} again"
-        return Candidates([RowItem(self._row(), PinnedChange(PauseIntent(state, before)), words=words)])
+        return Candidates([RowItem(self._row(), PauseRef(PauseIntent(now, before), pin), words=words)])
 
     def _row(self, intent: PauseIntent | None = None) -> Row:
         return Row(key=self._path, box=Box.CUR, id=self._path, name=os.path.join(self._path, OWN, PAUSED))
