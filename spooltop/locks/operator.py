@@ -371,7 +371,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         return intent.path
 
     def _fact(self, logged: LoggedOperation[LockRecord, ItemOutcome]) -> Account:
-        items = [record for record, _ in logged.steps.values()]
+        items = [record for record, _ in reversed(logged.steps.values())]
         words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
         if logged.open:
             words += "; cut short: spooltop locks shows if it was removed"
@@ -427,7 +427,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         back = {(one.folder, one.below, one.names) for one in again}
         found: list[Item] = []
         refused: list[Refusal] = []
-        for one, outcome in logged.steps.values():
+        for one, outcome in reversed(logged.steps.values()):
             row = Row(key=(one.path, one.names), box=Box.CUR, id=one.path, name=one.names[0])
             if one.action is Action.UNDO:
                 refused.append(Refusal(row, "it was put back; d in Locks, or spooltop unlock, removes it again"))

@@ -184,7 +184,7 @@ MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
 def unsure_moves(operations: Iterable[MoveOperation]) -> Iterator[LoggedMove]:
     """The moves of the batches without a result."""
     for logged in operations:
-        for _, (batch, outcome) in sorted(logged.steps.items()):
+        for batch, outcome in logged.steps.values():
             if outcome is None:
                 yield from batch.each()
 

@@ -321,12 +321,23 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
             logged.operation: one.counted(logged)
             for logged, one in zip(operations.values(), self._facts(operations, progress), strict=True)
         }
-        undos = undos_of(operations)
-        records = [
-            _record(logged, facts, [undo.operation for undo in undos.get(logged.operation, ())])
-            for logged in operations.values()
-            if logged.operation.startswith(begins)
-        ]
+        records, undos_by_operation = [], undos_of(operations)
+        for operation, own in facts.items():
+            if not operation.startswith(begins):
+                continue
+            logged, undos = operations[operation], undos_by_operation.get(operation, ())
+            first, many, made, why_not = logged.first, Counter(own.outcomes), own.made or 0, own.why_not
+            undone = [undo.operation for undo in undos if facts[undo.operation].made]
+            if undone and sum(facts[undo].made or 0 for undo in undone) >= made:
+                why_not = f"already undone by {undone[-1]}"
+            if not made and (own.found is not None or not logged.open):  # one that was cut off, and nobody looked at, may be done
+                why_not = "it changed nothing"
+            records.append(OperationRecord(
+                operation=operation, action=first.action, at=first.at, user=first.user, count=first.count,
+                done=many[Outcome.DONE] + (own.found or 0), skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED],
+                open=logged.open or own.unfinished, undone_by=undone[-1] if undone else None, why_not_undo=why_not,
+                words=own.words,
+            ))  # fmt: skip
         # Those of one moment come backwards.
         return sorted(records, key=lambda record: record.at)[::-1][:most]
 
@@ -338,7 +349,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         """Raises ``Unreadable``."""
         operations, problems = self._log.read(required=True, begins=operation)
         logged = operations.get(operation)
-        lines = [] if logged is None else [self._audited(logged, *step) for _, step in sorted(logged.steps.items())]
+        lines = [] if logged is None else [self._audited(logged, *step) for step in logged.steps.values()]
         if logged is not None and 0 not in logged.steps:
             problems.append(f"its steps before item {min(logged.steps) + 1:,} are no longer in the journal")
         return AuditTrail(tuple(lines), tuple(problems))
@@ -365,22 +376,6 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
             yield
         except OSError as error:
             raise Unreadable(f"the {self._kind.name} cannot be accessed: {error.strerror or error}", path=self._path) from error
-
-
-def _record(logged: LoggedOperation[Any, Any], facts: Mapping[str, Account], undos: Sequence[str]) -> OperationRecord:
-    """The entry of an operation in the list. ``facts`` are those of all operations, also of the ``undos`` of this one."""
-    first, own = logged.first, facts[logged.operation]
-    undone, back = [undo for undo in undos if facts[undo].made], sum(facts[undo].made or 0 for undo in undos)
-    many, made, why_not = Counter(own.outcomes), own.made or 0, own.why_not
-    if undone and back >= made:
-        why_not = f"already undone by {undone[-1]}"
-    if not made and (own.found is not None or not logged.open):  # a step that was cut off, and nobody looked at, may be done
-        why_not = "it changed nothing"
-    return OperationRecord(
-        operation=first.operation, action=first.action, at=first.at, user=first.user, count=first.count,
-        done=many[Outcome.DONE] + (own.found or 0), skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED],
-        open=logged.open or own.unfinished, undone_by=undone[-1] if undone else None, why_not_undo=why_not, words=own.words,
-    )  # fmt: skip
 
 
 class PinnedChange(Frozen, Generic[IntentT]):

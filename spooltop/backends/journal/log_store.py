@@ -13,10 +13,10 @@ import os
 import re
 import stat
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from os import stat_result
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -79,26 +79,13 @@ class LogFiles(Files):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def plain(found: os.stat_result, name: str) -> None:
-    """Raises ``OSError`` for what is no regular file with one name: whoever may write the directory can put something else
-    there, a link to a file of ours, a FIFO."""
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+def plain_file(files: Files, fd: int, dir_fd: int, name: str, *, mend: bool) -> os.stat_result:
+    """The status of the open file ``name``. Raises ``OSError`` for what is no regular file with one name: whoever may write the
+    directory can put something else there, a link to a file of ours, a FIFO. A draft that ``make_file``, cut off between link and
+    unlink, has left as its second name is passed over, or removed to ``mend`` it."""
+    found = drop_drafts(files, fd, dir_fd, name) if mend else files.fstat(fd)
+    if not drafts_of(files, found, dir_fd, name) and (not stat.S_ISREG(found.st_mode) or found.st_nlink != 1):
         raise OSError(errno.EINVAL, "is not a regular file; look who put it there", name)
-
-
-def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
-    """Checks the open file ``name`` as ``plain`` does, after removing the draft that ``make_file``, cut off between link and
-    unlink, has left as its second name."""
-    found = drop_drafts(files, fd, dir_fd, name)
-    plain(found, name)
-    return found
-
-
-def plain_but_for_draft(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
-    """Checks as ``plain_now`` does, for readers: it removes nothing."""
-    found = files.fstat(fd)
-    if not drafts_of(files, found, dir_fd, name):
-        plain(found, name)
     return found
 
 
@@ -108,39 +95,23 @@ def open_path(files: Files, path: str) -> int:
         return files.open_dir(path, follow=True)
     except FileNotFoundError:
         above, name = os.path.split(path)
-        parent = open_path(files, above)
-    opened = -1
-    try:
+    with closing_fd(files, open_path(files, above)) as parent:
         with suppress(FileExistsError):  # made meanwhile
             files.mkdir(name, parent, 0o700)
             files.sync_dir(parent)
-        opened = files.open_dir(name, parent)
-    finally:
-        try:
-            files.close(parent)
-        except OSError:
-            if opened >= 0:
-                files.close(opened)
-            raise
-    return opened
+        return files.open_dir(name, parent)
 
 
 @contextmanager
 def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[str, int]]]:
     """Opens a directory and, with ``above``, its parent where that is open to this user, as (path, descriptor)."""
-    opened: list[tuple[str, int]] = []
-    try:
-        opened.append((path, files.open_dir(path, follow=True)))
+    with ExitStack() as stack:
+        opened = [(path, stack.enter_context(closing_fd(files, files.open_dir(path, follow=True))))]
         parent = os.path.dirname(path)
         if above and parent != path:
-            try:
-                opened.append((parent, files.open_dir(parent, follow=True)))
-            except PermissionError:
-                pass  # closed to us: what lies there is not shown either
+            with suppress(PermissionError):  # closed to us: what lies there is not shown either
+                opened.append((parent, stack.enter_context(closing_fd(files, files.open_dir(parent, follow=True)))))
         yield opened
-    finally:
-        for _, fd in opened:
-            files.close(fd)
 
 
 # The parts of a log: its file is set apart when it has become large, and a new one begins. ``journal.jsonl`` is the newest
@@ -183,9 +154,13 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         carried = following()
         if not publish_new(files, dir_fd, part, carried, like):
             return False
-        if not _reserved(files, dir_fd, part):
-            discard(files, part, dir_fd)
-            return False
+        with closing_fd(files, files.open_lasting(part, dir_fd, append=True, mode=0o600)) as opened:
+            try:
+                files.reserve(opened, len(carried), RESERVED)
+            except OSError as error:
+                if error.errno in FULL:  # elsewhere there may be no such call
+                    discard(files, part, dir_fd)
+                    return False
         try:
             files.swap(part, dir_fd, name, dir_fd)
         except OSError as error:
@@ -202,25 +177,9 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
             return False
         raise
     for old in older[: max(0, len(older) + 1 - MOST_PARTS)]:
-        _drop(files, dir_fd, old)
-    return True
-
-
-def _drop(files: LogFiles, dir_fd: int, part: str) -> None:
-    """Removes a part, if that is permitted. Raises ``OSError``."""
-    try:
-        files.unlink(part, dir_fd)
-    except (FileNotFoundError, PermissionError):
-        return  # another process was quicker; or the file is another user's in a sticky directory, who will remove it
-
-
-def _reserved(files: LogFiles, dir_fd: int, part: str) -> bool:
-    """Allocates room behind the end of a part. False if there is none."""
-    with closing_fd(files, files.open_lasting(part, dir_fd, append=True, mode=0o600)) as fd:
-        try:
-            files.reserve(fd, files.fstat(fd).st_size, RESERVED)
-        except OSError as error:
-            return error.errno not in FULL  # elsewhere there may be no such call
+        # Another process was quicker; or the file is another user's in a sticky directory, who will remove it.
+        with suppress(FileNotFoundError, PermissionError):
+            files.unlink(old, dir_fd)
     return True
 
 
@@ -233,7 +192,8 @@ _LONGEST = 64 << 20
 
 class LogLines(Struct):
     """The lines of the log ``name`` in an open directory, newest first, without their newlines; empty ones are left out.
-    ``folder`` opens it, as None if there is no such directory. ``latest``: only the newest so many parts are read.
+    ``folder`` opens it, as None if there is no such directory; ``path`` is its path. ``latest``: only the newest so many parts
+    are read. ``trusted``: nobody else may write the log.
 
     Once all is read that is wanted, ``torn`` tells that the newest line was cut off (it is left out then), and ``unread`` how
     many bytes before the others are not read, because there are more than ``files.read_at_most``. Raises ``OSError`` while it is
@@ -243,7 +203,9 @@ class LogLines(Struct):
     _files: LogFiles
     _folder: Callable[[], AbstractContextManager[int | None]]
     _name: str
-    _latest: int | None = None
+    _latest: int | None
+    path: str
+    trusted: bool
     torn: bool = False
     unread: int = 0
 
@@ -277,7 +239,7 @@ class LogLines(Struct):
                     names = self._older(folder, None)
                 continue  # a part was dropped meanwhile
             try:
-                found = plain_but_for_draft(files, fd, folder, name)
+                found = plain_file(files, fd, folder, name, mend=False)
                 if name == self._name:
                     names = self._older(folder, found.st_ino)
                 yield name, fd, found.st_size
@@ -326,49 +288,28 @@ def append_line(
     only syncs. It is synced when this returns, unless ``sync`` is off and a later line will be. After an error a part of it may
     be in the file, which takes owner, group and mode of ``like`` when made. A log that has become large continues in the part
     ``following``; without one in the same file. Raises ``OSError``."""
-    while not _append(files, dir_fd, name, line, like, sync, following):
-        following = None
-
-
-def _append(
-    files: LogFiles, dir_fd: int, name: str, line: bytes, like: os.stat_result, sync: bool, following: NextPart | None
-) -> bool:
-    """False where the log continues in another file, so that the line has to be written there."""
-    try:
-        files.stat(name, dir_fd)
-    except FileNotFoundError:
-        make_file(files, dir_fd, name, like)
-    with closing_fd(files, files.open_lasting(name, dir_fd, append=True, mode=0o600)) as fd:
-        found = plain_now(files, fd, dir_fd, name)
-        size = found.st_size
-        if following and size >= files.rotate_at and rotate(files, dir_fd, name, fd, like, following):
-            return False
-        if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
-            with suppress(OSError):  # no such call here, or a full disk: the write itself says what there is to say
-                files.reserve(fd, size, len(line) + RESERVED)
-        if line and size and files.read_at(fd, 1, size - 1) != b"\n":
-            line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
-        if line and files.write(fd, line) != len(line):
-            raise OSError(errno.ENOSPC, "the line was cut off", name)
-        if sync:
-            files.sync(fd)
-    return is_inode(files, name, dir_fd, found.st_ino)
-
-
-def own_status(files: LogFiles, fd: int, path: str) -> os.stat_result:
-    """The status of the open directory ``path``. Raises ``OSError`` where others than this user may write it."""
-    found = files.fstat(fd)
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(errno.EPERM, "others may write its directory", path)
-    return found
-
-
-class StoredLog(NamedTuple):
-    """A log as it is read, in the directory ``path``. ``trusted``: nobody else may write it."""
-
-    lines: LogLines
-    path: str
-    trusted: bool = True
+    while True:
+        try:
+            files.stat(name, dir_fd)
+        except FileNotFoundError:
+            make_file(files, dir_fd, name, like)
+        with closing_fd(files, files.open_lasting(name, dir_fd, append=True, mode=0o600)) as fd:
+            found = plain_file(files, fd, dir_fd, name, mend=True)
+            size = found.st_size
+            rotated = following and size >= files.rotate_at and rotate(files, dir_fd, name, fd, like, following)
+            if not rotated:
+                if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
+                    with suppress(OSError):  # no such call here, or a full disk: the write itself says what there is to say
+                        files.reserve(fd, size, len(line) + RESERVED)
+                cut_off = line and size and files.read_at(fd, 1, size - 1) != b"\n"
+                text = b"\n" + line if cut_off else line  # so that what was cut off stays one bad line, not two
+                if text and files.write(fd, text) != len(text):
+                    raise OSError(errno.ENOSPC, "the line was cut off", name)
+                if sync:
+                    files.sync(fd)
+        if not rotated and is_inode(files, name, dir_fd, found.st_ino):
+            return
+        following = None  # it continues in another file, in which the line has to be written
 
 
 class LogPlace(Protocol):
@@ -420,15 +361,14 @@ class LogStore(Struct):
             advice = "nothing is changed without it; free space or fix its permissions"
             raise kind(f"{name} cannot be written: {error.strerror or error}", path=path, advice=advice) from error
 
-    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
+    def read(self, name: str, *, latest: int | None = None) -> Iterator[LogLines]:
         """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
         each. Raises ``OSError`` where the directory cannot be opened."""
         with self.opening() as dirs:
             own = _own(dirs)
             for place in (own,) if own is dirs else (own, dirs):
                 if place is not None or self.state_dir is not None:
-                    lines = LogLines(self.files, partial(self._folder, place), name, latest)
-                    yield StoredLog(lines, self._path_of(place), trusted=place is own)
+                    yield LogLines(self.files, partial(self._folder, place), name, latest, self._path_of(place), place is own)
 
     def _path_of(self, place: LogPlace | None) -> str:
         if place is not None:
@@ -453,7 +393,9 @@ class LogStore(Struct):
             yield None
             return
         with closing_fd(self.files, fd):
-            own_status(self.files, fd, path)
+            found = self.files.fstat(fd)
+            if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise OSError(errno.EPERM, "others may write its directory", path)
             yield fd
 
 

@@ -142,7 +142,7 @@ class RecordType(Frozen, Generic[IntentT, ResultT]):
 
 class LoggedOperation(Struct, Generic[IntentT, ResultT]):
     """All that a log holds of one operation. ``first`` is its first intent; ``trusted``: nobody else could have written it;
-    ``steps`` is number → (intent, outcome or None where no result was written)."""
+    ``steps`` is number → (intent, outcome or None where no result was written), in their order."""
 
     first: IntentT
     trusted: bool
@@ -314,6 +314,8 @@ def gather(
             begun.add(operation)
             if operation == begins or (most is not None and len(begun) == len(found) >= most):
                 break
+    for logged in found.values():
+        logged.steps = dict(sorted(logged.steps.items()))
     return dict(reversed(found.items())), bad
 
 
@@ -374,7 +376,7 @@ class RecordLog(Generic[IntentT, ResultT]):
         lines: list[bytes] = []
         for log in self._store.read(self._name, latest=2):
             if log.trusted:
-                with closing(iter(log.lines)) as newest_first:
+                with closing(iter(log)) as newest_first:
                     lines = unfinished(newest_first, self._kind)
         few = [line for line, length in zip(lines, accumulate(map(len, lines)), strict=True) if length < _CARRIED_AT_MOST]
         return b"".join(line + b"\n" for line in reversed(few))
@@ -396,7 +398,7 @@ class RecordLog(Generic[IntentT, ResultT]):
             for log in self._store.read(self._name, latest=2 if cut_off else None):
                 progress.begin("lines of the journal read", every=1)
                 try:
-                    with closing(iter(log.lines)) as lines:
+                    with closing(iter(log)) as lines:
                         counted = progress.each(lines)
                         wanted = unfinished(counted, kind) if cut_off else counted
                         operations, bad = gather(wanted, kind, trusted=log.trusted, begins=begins, most=most)
@@ -406,10 +408,10 @@ class RecordLog(Generic[IntentT, ResultT]):
                         raise Unreadable(words, path=log.path, advice=advice(error)) from error
                     problems.append(words)
                     continue
-                if log.lines.unread:
-                    lost = f"the first {log.lines.unread / 1e6:.0f} MB of {what} were not read"
+                if log.unread:
+                    lost = f"the first {log.unread / 1e6:.0f} MB of {what} were not read"
                     problems.append(f"{lost}: operations recorded there cannot be undone")
-                if log.lines.torn:
+                if log.torn:
                     problems.append(f"the last line of {what} is cut off: a crash or a full disk")
                 if bad:
                     newest = bad[0] if len(bad[0]) <= _SHOWN else f"{bad[0][: _SHOWN // 2]}…{bad[0][-_SHOWN // 2 :]}"

@@ -57,9 +57,9 @@ class OperatorMoves(Struct):
     def look(self, dirs: SpoolDirs) -> None:
         """Reads what was added since the last look; the first look only notes where the journals end."""
         with suppress(OSError):  # what is closed to this user is not read
-            for stored in LogStore.beside(dirs, self._files).read(JOURNAL):
+            for lines in LogStore.beside(dirs, self._files).read(JOURNAL):
                 with suppress(OSError):
-                    self._follow(stored.trusted, stored.lines)
+                    self._follow(lines.trusted, lines)
         for trusted in (True, False):
             self._newest.setdefault(trusted, 0)
 

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import groupby, islice
 from stat import S_ISREG
 from time import time_ns
@@ -22,7 +22,7 @@ from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model import ASIDE, LIVE, Action, Box, ItemResult, Json, JsonObject, Outcome, Plan, Results, Stop, Verdict, escape
 
 from ...journal.item_operator import Skipped
-from ...journal.log_store import LogFiles, plain_now
+from ...journal.log_store import plain_file
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
@@ -93,7 +93,7 @@ def results_of(runs: Sequence[Run], outcome: BatchOutcome) -> Results:
 
 
 def runs_of(
-    folders: Folders, plan: Plan, messages: Sequence[Message], *, user: str, at: float, many: bool = False
+    folders: Folders, plan: Plan, messages: Sequence[Message], *, user: str, at: float, many: bool
 ) -> Iterator[Run]:
     """The moves of a batch in their order. ``at`` is the time in epoch seconds. ``many``: the names of the metadata in a folder
     are listed once, rather than asked for with each message."""
@@ -145,7 +145,7 @@ def describe(error: OSError) -> str:
 # Syncs the folders that the moves of an operation have changed, as few of them as the file system allows.
 
 class ChangedFolders(Struct):
-    """The changed folders of one operation. No method raises ``OSError``: ``take_problem`` returns the first error."""
+    """The changed folders of one operation. No method raises ``OSError``: ``finish`` returns the first error."""
 
     _dirs: SpoolDirs
     _lookup: NameLookup
@@ -155,15 +155,13 @@ class ChangedFolders(Struct):
     _problem: str = ""
     _claims_synced: bool = False
 
-    def note(self, source: Folder, to: Folder | None) -> None:
-        """Notes moves from ``source`` into ``to``; None: deletions."""
+    def note(self, run: Run, source: Folder, to: Folder | None) -> None:
+        """Notes moves of ``run`` from ``source`` into ``to``; None: deletions."""
+        if run.to_box is None and run.box is Box.TRASH:
+            self._emptied.add(run.folder)
         for folder in (source, to):
             if folder is not None:
                 self._folders[folder] = self._folders.pop(folder, False) or folder is to
-
-    def note_emptied(self, operation: str) -> None:
-        """Notes that a message was deleted from the folder of ``operation`` in the trash."""
-        self._emptied.add(operation)
 
     def sync_claims(self, folders: Folders) -> None:
         """Syncs the claims that are about to leave the boxes, at the first call. Where directories do not wait for each other
@@ -193,18 +191,15 @@ class ChangedFolders(Struct):
                 self.report(f"moved, but a power failure may undo the move: {describe(error)}")
         self._folders.clear()
 
-    def drop_emptied(self) -> None:
-        """Removes the folders in the trash that are empty now."""
-        for operation in self._emptied:
-            drop_folder(self._dirs, Box.TRASH, operation)
-        self._emptied.clear()
-
     def report(self, problem: str) -> None:
         """Keeps ``problem`` unless there was another before."""
         self._problem = self._problem or problem
 
-    def take_problem(self) -> str:
-        """Returns what went wrong since the last call, or ""."""
+    def finish(self) -> str:
+        """Removes the folders in the trash that are empty now. Returns what went wrong since the last call, or ""."""
+        for operation in self._emptied:
+            drop_folder(self._dirs, Box.TRASH, operation)
+        self._emptied.clear()
         problem, self._problem = self._problem, ""
         return problem
 
@@ -345,7 +340,7 @@ def forgotten_words(box: Box) -> str:
 class Recheck:
     """Rechecks the holders of one operation: a token that is dead stays dead and is tested once."""
 
-    def __init__(self, dirs: SpoolDirs, again: JudgeAgain, *, hosts: str = presence.ANY_MACHINE) -> None:
+    def __init__(self, dirs: SpoolDirs, again: JudgeAgain, hosts: str) -> None:
         self._dirs = dirs
         self._again = again
         self.dead: set[str] = set()
@@ -418,35 +413,27 @@ def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
     )
 
 
-def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operations: Sequence[MoveOperation]) -> Repaired:
-    """Removes the second names, unless somebody else is doing it. Raises ``OSError``."""
+def finish_half_moves(dirs: SpoolDirs, recheck: Recheck, operations: Sequence[MoveOperation]) -> Repaired:
+    """Removes the second names, unless somebody else is doing it, or there are no locks that would tell. Raises ``OSError``."""
     doubled = _doubled(dirs)
     if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
         return Repaired()
-    with _repair_lock(dirs, files) as alone:
-        if not alone:
+    own, files = dirs.private_dir(create=True), dirs.files
+    assert own is not None  # create=True makes it or raises
+    with closing(files, open_shared(files, _LOCK, own, dirs.owner_model)) as fd:
+        plain_file(files, fd, own, _LOCK, mend=True)
+        try:
+            if not files.lock_coarse(fd):
+                return Repaired()
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
             return Repaired()
         for place in list(_left_behind(dirs, operations)):
             set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
             if place.box is Box.TRASH:
                 drop_folder(dirs, place.box, place.folder)
         return Repaired(_drop_linked_claims(dirs, recheck, doubled), _drop_second_names(dirs, operations))
-
-
-@contextmanager
-def _repair_lock(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
-    """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
-    own = dirs.private_dir(create=True)
-    assert own is not None  # create=True makes it or raises
-    with closing(files, open_shared(files, _LOCK, own, dirs.owner_model)) as fd:
-        plain_now(files, fd, own, _LOCK)
-        try:
-            alone = files.lock_coarse(fd)
-        except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-                raise
-            alone = False
-        yield alone
 
 
 def _doubled(dirs: SpoolDirs) -> dict[int, str]:
@@ -608,23 +595,18 @@ class Mover:
         for run in runs:
             if not self._move_run(run, tried, stop):
                 break
-        if problem := self._sync():  # the moves may not survive power loss
+        try:  # syncs all moves
+            self.folders.close()
+            self._metas.settle()
+        except OSError as error:
+            self._changed.report(f"moved, but: {describe(error)}")
+        if problem := self._changed.finish():  # the moves may not survive power loss
             others = {one.place: one for one in tried.others}
             each = (others.get(place) or MoveOutcome(place, Outcome.DONE, "", True) for place in range(tried.count))
             tried.others = [replace(one, outcome=Outcome.FAILED, reason=problem) if one.moved else one for one in each]
         live = any(run.to_box in LIVE for run in runs)
         between = (tried.from_ns - _TICK_NS, tried.until_ns) if live else None
         return BatchOutcome(tried=tried.count, between=between, others=tried.others)
-
-    def _sync(self) -> str:
-        """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
-        try:
-            self.folders.close()
-            self._metas.settle()
-        except OSError as error:
-            self._changed.report(f"moved, but: {describe(error)}")
-        self._changed.drop_emptied()
-        return self._changed.take_problem()
 
     def _before_closing(self) -> None:
         self._changed.sync()
@@ -692,9 +674,7 @@ class Mover:
                     ctime = self._lookup.ctime_ns(to_name, to_fd, ino)
                     tried.others.append(MoveOutcome(place, Outcome.DONE, "", True, 0, ctime))
         if changed and source is not None:
-            self._changed.note(source, to)
-            if to_box is None and box is Box.TRASH:
-                self._changed.note_emptied(run.folder)
+            self._changed.note(run, source, to)
         return not stopped
 
     def _opened(self, run: Run) -> tuple[Folder, Folder | None, bool]:

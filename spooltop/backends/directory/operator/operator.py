@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import groupby, islice
 from typing import Any
 
@@ -42,82 +42,21 @@ from ...plan_options import InjectedContent
 from ..detect import identify
 from ..journal import MOVES, BatchOutcome, LoggedMove, MoveIntent, MoveOperation, MoveOutcome, MoveRun, unsure_moves
 from ..storage.location import Folders, Place, kind_of, plain_meta
-from ..storage.rows import NameForms, tokens_of, tokens_of_claims
+from ..storage.rows import tokens_of_claims
 from ..world import OpenOptions, System
 from .moving import JudgeAgain, Mover, Recheck, Repaired, Run, finish_half_moves, forgotten_words, half_moved, results_of, runs_of
-from .planning import BoxNames, Group, Look, Message, Way, find_candidates, is_claimed, message_of
+from .planning import BoxNames, Group, Look, Message, Way, find_candidates, message_of
 from .rules import can_change
-
-
-def facts(
-    dirs: SpoolDirs,
-    operations: Mapping[str, MoveOperation],
-    in_full: Callable[[str], Mapping[str, MoveOperation]],
-    progress: Progress,
-) -> Iterator[Account]:
-    """Yields what the list of operations says of each. The outcome of a batch without a result is found by looking. ``in_full``
-    reads an operation with those that undo it. Raises ``Stopped``."""
-    undone = {logged.undoes for logged in operations.values()}
-    folders = Folders(dirs)
-    for logged in operations.values():
-        first, taken_back = logged.first, set[Place | None]()
-        if logged.open and logged.operation in undone:
-            taken_back = _taken_back(folders, undos_of(in_full(logged.operation)).get(logged.operation, ()))
-        ended = [outcome for _, outcome in logged.steps.values() if outcome is not None]
-        unsure = list(unsure_moves([logged]))
-        progress.begin(f"moves of {logged.operation} looked at", len(unsure))
-        found = sum(move.target in taken_back or _happened(folders, move) for move in progress.each(unsure))
-        outcomes = {which: sum(outcome.count(which) for outcome in ended) for which in Outcome}
-        deletes = any(batch.deletes for batch, _ in logged.steps.values())
-        words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
-        if first.action is Action.PURGE and deletes:
-            words += " at once, without the trash"
-        untried, whole = first.count - sum(outcomes.values()), _is_whole(logged)
-        if logged.open:
-            words += f"; interrupted: {found} of the last {len(unsure)} were found moved"
-        elif untried > 0 and not whole:
-            words += f"; {untried:,} of them can no longer be undone"
-        elif untried > 0:
-            words += f"; interrupted: {untried:,} were not attempted"
-        made = found + sum(outcome.count_moved for outcome in ended)
-        yield Account(words, "deleted permanently" if deletes else None, outcomes, found, made, unfinished=whole and untried > 0)
 
 
 def _is_whole(logged: MoveOperation) -> bool:
     """False where a part of the journal with some of the batches has gone."""
     end = 0
-    for first, (batch, outcome) in sorted(logged.steps.items()):
-        if first != end:
+    for batch, outcome in logged.steps.values():
+        if batch.step != end:
             return False
         end += len(batch) if outcome is None else outcome.tried
     return True
-
-
-def undo_candidates(
-    dirs: SpoolDirs, logged: MoveOperation, undos: Sequence[MoveOperation], progress: Progress,
-    *, hosts: str = presence.ANY_MACHINE,
-) -> Candidates:  # fmt: skip
-    """The moves of an operation backwards, each pinned as it is now, or why it cannot be undone. ``undos`` are the operations
-    that undo it; ``hosts`` as for ``HostView``. Raises ``Stopped``."""
-    folders = Folders(dirs)
-    returned = _taken_back(folders, undos)
-    progress.begin("looked at", logged.first.count)
-    back = _Backwards(dirs, folders, hosts)
-    count = Counter[str]()
-    moves = progress.each(_moves_done(folders, logged, returned))
-    while chunk := list(islice(moves, BATCH)):  # there may be a million
-        moved = [one for one in chunk if one.target]
-        left = [one for one in moved if one.target not in returned]
-        count.update(deleted=len(chunk) - len(moved), moved=len(moved), undone=len(moved) - len(left))
-        for _, part in groupby(left, lambda one: id(one.run)):
-            back.add(list(part))
-        progress.found(back.items)
-    notes = [f"{count['undone']} of {count['moved']} undone already."] if count["undone"] else []
-    if logged.open:
-        notes.append("That operation was interrupted; its moves were found by looking at the files.")
-    if count["deleted"] and not count["moved"]:
-        notes.append("It deleted the messages permanently; they cannot be restored.")
-    return Candidates(back.items, back.refused, tuple(notes))
 
 
 class _Backwards:
@@ -129,7 +68,6 @@ class _Backwards:
         self._dirs = dirs
         self._folders = folders
         self._holder = cache(partial(_holder, dirs, presence.HostView.of(dirs, hosts)))
-        self._claims: dict[str, str] | None = None
 
     def add(self, made: Sequence[LoggedMove]) -> None:
         """Adds moves of one run, at least one, which are not deletions."""
@@ -138,14 +76,13 @@ class _Backwards:
         assert target is not None
         box, folder = target
         names = [one.target.name for one in made if one.target is not None]
-        forms = NameForms.of(names, claimed=is_claimed(box))
-        tokens = tokens_of(forms.tails) if box is Box.CUR else [""] * len(names)
+        tokens = tokens_of_claims(names) if box is Box.CUR else [""] * len(names)
         restored = back is not None and back[0] is Box.CUR
         owners = tokens_of_claims([one.source.name if one.source else "" for one in made]) if restored else tokens
         groups: dict[tuple[str, str], Group] = {}
-        meta, evidence = None if run.meta is None else plain_meta(run.meta), _destination_text(back)
-        ways: dict[tuple[str | None, str], Way] = {}
-        for one, name, id_end, token, owner in zip(made, names, forms.id_ends, tokens, owners, strict=True):
+        meta = None if run.meta is None else plain_meta(run.meta)
+        evidence = "to the trash" if back is None else f"back to {back[0]}"
+        for one, name, token, owner in zip(made, names, tokens, owners, strict=True):
             verdict, cleared = self._holder(owner) if restored else (None, False)
             held = self._holder(token)[0] is Verdict.ALIVE  # by a running consumer, from which an undo takes nothing
             found, why = self._look(one, cleared=cleared, held=held)
@@ -160,11 +97,16 @@ class _Backwards:
                 known = groups[token, owner] = Group(
                     box, folder, here, token=token or None, verdict=verdict, evidence=evidence, goes_back=True
                 )
-            message = message_of(name, id_end, known, found)
-            to = one.source  # None: it was put
-            way = Way(Box.TRASH) if to is None else Way.to(to.box, to.folder, message, to.name, meta)
-            message.way = ways.setdefault((way.suffix, way.name), way)
+            message, to = message_of(name, 0, known, found), one.source  # None: it was put
+            message.way = Way(Box.TRASH) if to is None else Way(to.box, to.folder, to.name, meta)
             self.items.append(message)
+
+    @cached_property
+    def _claims(self) -> dict[str, str]:
+        """The ids of the claims in ``cur``, each with the pid in its name, in words."""
+        cur, files = self._dirs.cur, self._dirs.files
+        claims = (names.parse(raw, claimed=True) for raw in (() if cur is None else files.scan(cur)))
+        return {name.id: "" if name.pid is None else f", pid {name.pid}" for name in claims}
 
     def _look(self, made: LoggedMove, *, cleared: bool, held: bool) -> tuple[os.stat_result | None, str]:
         """The status of the message of a move, None where it cannot be seen, and why it does not go back; "" where it does.
@@ -175,10 +117,12 @@ class _Backwards:
             found = folders.status(place)
         except OSError as error:
             return None, f"cannot be accessed: {error.strerror}"
+        if found is None and place.box is not Box.NEW:
+            return None, f"no longer in {place.box}"
         if found is None:
-            if self._claims is None:
-                self._claims = _claims(self._dirs)
-            return None, _whereabouts(place, names.parse(place.name, claimed=is_claimed(place.box)).id, self._claims)
+            pid = self._claims.get(names.parse(place.name, claimed=False).id)
+            late, who = ("too late: ", "") if pid is None else ("", pid)
+            return None, f"{late}already claimed by a consumer{who}"
         half_moved = found.st_nlink == 2 and _has_inode(folders, back or Place(Box.TMP, place.name), found.st_ino)
         went_on = made.between[1] != 0 and not made.between[0] <= found.st_ctime_ns <= made.between[1]
         why = ""
@@ -210,7 +154,7 @@ def _moves_done(
 ) -> Iterator[LoggedMove]:
     """The moves that happened, also those that deleted. A message that an undo has ``taken_back`` had been moved, though nothing
     at its target shows that any more."""
-    for _, (batch, outcome) in sorted(logged.steps.items()):
+    for batch, outcome in logged.steps.values():
         if outcome is None:
             yield from (move for move in batch.each() if move.target in taken_back or _happened(folders, move))
             continue
@@ -246,27 +190,6 @@ def _has_inode(folders: Folders, place: Place, ino: int) -> bool:
     except OSError:
         return False  # not to be seen: nothing is known to stand there
     return found is not None and ino in (0, found.st_ino)
-
-
-def _claims(dirs: SpoolDirs) -> dict[str, str]:
-    """The ids of the claims in ``cur``, each with the pid in its name, in words."""
-    if dirs.cur is None:
-        return {}
-    found: dict[str, str] = {}
-    for raw in dirs.files.scan(dirs.cur):
-        name = names.parse(raw, claimed=True)
-        found[name.id] = "" if name.pid is None else f", pid {name.pid}"
-    return found
-
-
-def _destination_text(back: tuple[Box, str] | None) -> str:
-    return "to the trash" if back is None else f"back to {back[0]}"
-
-
-def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
-    if place.box is Box.NEW:
-        return f"already claimed by a consumer{claimed[id]}" if id in claimed else "too late: already claimed by a consumer"
-    return f"no longer in {place.box}"
 
 
 # Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
@@ -389,7 +312,26 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
     def _backwards(
         self, logged: MoveOperation, undos: Sequence[MoveOperation], request: Request, state: None
     ) -> Candidates:
-        return undo_candidates(self._dirs, logged, undos, request.progress, hosts=self._of.options.hosts)
+        """The moves of an operation backwards, each pinned as it is now, or why it cannot be undone."""
+        progress, folders = request.progress, Folders(self._dirs)
+        returned = _taken_back(folders, undos)
+        progress.begin("looked at", logged.first.count)
+        back = _Backwards(self._dirs, folders, self._of.options.hosts)
+        count = Counter[str]()
+        for _, part in groupby(progress.each(_moves_done(folders, logged, returned)), lambda one: id(one.run)):
+            made = list(part)
+            moved = [one for one in made if one.target]
+            left = [one for one in moved if one.target not in returned]
+            count.update(deleted=len(made) - len(moved), moved=len(moved), undone=len(moved) - len(left))
+            if left:
+                back.add(left)
+            progress.found(back.items)
+        notes = [f"{count['undone']} of {count['moved']} undone already."] if count["undone"] else []
+        if logged.open:
+            notes.append("That operation was interrupted; its moves were found by looking at the files.")
+        if count["deleted"] and not count["moved"]:
+            notes.append("It deleted the messages permanently; they cannot be restored.")
+        return Candidates(back.items, back.refused, tuple(notes))
 
     def _settled(self, box: Box, progress: Progress) -> BoxNames:
         """Looks at a box; at ``tmp`` a second time where the first look was too short to judge its files."""
@@ -432,7 +374,8 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
             return super()._items(plan, place, at_most)
         # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
         self._content = NamedContent(plan.options)
-        return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
+        us = int(self._clock() * 1e6)
+        return [self._content.message(us + number) for number in range(min(at_most, plan.count - place))]
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
         if plan.action is Action.INJECT:
@@ -445,7 +388,7 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Stop) -> EndedStep[BatchOutcome]:
         if intent.action is Action.INJECT:
-            outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)
+            outcome = self._put(items, intent.step + 1, stop)
             results = [
                 ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")
                 for item, one in zip(items, outcome.others, strict=False)
@@ -455,15 +398,31 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
         outcome = self._mover.run(self._runs, stop)
         return EndedStep(results_of(self._runs, outcome), outcome)
 
+    def _put(self, messages: Sequence[Item], first: int, stop: Stop) -> BatchOutcome:
+        """Puts one test message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the
+        first in the plan, from 1."""
+        ended: list[MoveOutcome] = []
+        for number, message in enumerate(messages, first):
+            if ended and stop():
+                break
+            ended.append(_put_one(self._dirs, message.name, self._content.content(number, message), len(ended)))
+        try:
+            if any(one.moved for one in ended):
+                self._dirs.files.sync_dir(self._dirs.box(Box.NEW))
+        except OSError as error:
+            reason = f"put, but a power failure may remove it: {error.strerror}"
+            ended = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
+        return BatchOutcome(tried=len(ended), others=ended)
+
     def _make_mover(self, plan: Plan) -> Mover:
         """The mover of a plan, once what a crash left half done is finished."""
         dirs, of = self._dirs, self._of
-        recheck = Recheck(dirs, of.again, hosts=of.options.hosts)
+        recheck = Recheck(dirs, of.again, of.options.hosts)
         interrupted = self._log.unfinished()
         repaired = Repaired()
         if interrupted or not of.repaired:
             try:
-                repaired = finish_half_moves(dirs, of.world.files, recheck, interrupted)
+                repaired = finish_half_moves(dirs, recheck, interrupted)
                 of.repaired = True
             except OSError as error:
                 if not (plan.deletes and error.errno in FULL):
@@ -474,10 +433,32 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
         return Mover(dirs, recheck, repaired, plan.operation if large else "")
 
     def _facts(self, operations: Mapping[str, MoveOperation], progress: Progress) -> Iterator[Account]:
-        def in_full(operation: str) -> Mapping[str, MoveOperation]:
-            return self._log.read(progress, required=True, begins=operation)[0]
-
-        return facts(self._dirs, operations, in_full, progress)
+        """Yields what the list of operations says of each. The outcome of a batch without a result is found by looking."""
+        undone, folders = {logged.undoes for logged in operations.values()}, Folders(self._dirs)
+        for logged in operations.values():
+            first, taken_back = logged.first, set[Place | None]()
+            if logged.open and logged.operation in undone:
+                in_full = self._log.read(progress, required=True, begins=logged.operation)[0]
+                taken_back = _taken_back(folders, undos_of(in_full).get(logged.operation, ()))
+            ended = [outcome for _, outcome in logged.steps.values() if outcome is not None]
+            unsure = list(unsure_moves([logged]))
+            progress.begin(f"moves of {logged.operation} looked at", len(unsure))
+            found = sum(move.target in taken_back or _happened(folders, move) for move in progress.each(unsure))
+            outcomes = {which: sum(outcome.count(which) for outcome in ended) for which in Outcome}
+            deletes = any(batch.deletes for batch, _ in logged.steps.values())
+            words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
+            if first.action is Action.PURGE and deletes:
+                words += " at once, without the trash"
+            untried, whole = first.count - sum(outcomes.values()), _is_whole(logged)
+            if logged.open:
+                words += f"; interrupted: {found} of the last {len(unsure)} were found moved"
+            elif untried > 0 and not whole:
+                words += f"; {untried:,} of them can no longer be undone"
+            elif untried > 0:
+                words += f"; interrupted: {untried:,} were not attempted"
+            made = found + sum(outcome.count_moved for outcome in ended)
+            why_not = "deleted permanently" if deletes else None
+            yield Account(words, why_not, outcomes, found, made, unfinished=whole and untried > 0)
 
 
 # Puts test messages: each is made whole in ``tmp``, moved into ``new``, and belongs to the owner of the spool.
@@ -494,47 +475,21 @@ class NamedContent(InjectedContent):
 
     def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
         """The notes of a plan about the messages: how the first begins."""
-        first = self.named_data(1, self.name(us))
+        first = self.content(1, self.message(us))
         return self.first_notes(first, redactor.data(first))
 
-    def name(self, us: int) -> str:
-        """The name in ``new`` of a message put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too
-        long."""
+    def message(self, us: int) -> Item:
+        """A message to put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too long."""
         id = names.new_id(us, os.getpid(), os.uname().nodename)
         try:
-            return names.in_new(id, source=self.source, canary=self.canary)
+            name = names.in_new(id, source=self.source, canary=self.canary)
         except ValueError as error:
             raise UsageError(f"inject: {error}") from error
+        return RowItem(Row((Box.NEW.value, name), Box.NEW, id, name), name)
 
-    def named_data(self, number: int, name: str) -> bytes:
-        """The content of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
-        parsed = names.parse(name, claimed=False)
-        return self.data(number, parsed.id, (parsed.enqueued_us or 0) // 1_000_000)
-
-
-def new_messages(content: NamedContent, us: int, count: int) -> list[Item]:
-    """``count`` messages to put at ``us`` µs since the epoch, under names that sort so."""
-    found = [content.name(us + place) for place in range(count)]
-    return [RowItem(Row((Box.NEW.value, name), Box.NEW, names.parse(name, claimed=False).id, name), name) for name in found]
-
-
-def put_messages(
-    dirs: SpoolDirs, content: NamedContent, names: Sequence[str], first: int, stop: Stop
-) -> BatchOutcome:
-    """Puts one message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the first
-    of ``names`` in the plan, from 1. Never raises ``OSError``."""
-    ended: list[MoveOutcome] = []
-    for number, name in enumerate(names, first):
-        if ended and stop():
-            break
-        ended.append(_put_one(dirs, name, content.named_data(number, name), len(ended)))
-    try:
-        if any(one.moved for one in ended):
-            dirs.files.sync_dir(dirs.box(Box.NEW))
-    except OSError as error:
-        reason = f"put, but a power failure may remove it: {error.strerror}"
-        ended = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
-    return BatchOutcome(tried=len(ended), others=ended)
+    def content(self, number: int, message: Item) -> bytes:
+        """The content of a message, which is put as the one with this ``number`` (from 1)."""
+        return self.data(number, message.id, int(message.id[:16]) // 1_000_000)
 
 
 def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome:

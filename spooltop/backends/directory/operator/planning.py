@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from stat import S_IFREG, S_ISREG
@@ -75,35 +76,15 @@ class Group(Frozen, eq=False):
 
 class Way(Frozen, eq=False):
     """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
-    operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
-    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies. ``poison``: so many consumers died
-    on them that they may be the cause."""
+    operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now. ``meta`` goes beside
+    them; None: the metadata that the action supplies. ``poison``: so many consumers died on them that they may be the cause."""
 
     box: Box | None
     folder: str | None = None
     suffix: str | None = None
-    name: str = ""
     meta: JsonObject | None = None
     warning: str = ""
     poison: bool = False
-
-    @classmethod
-    def to(
-        cls, box: Box, folder: str, message: Message, name: str, meta: JsonObject | None = None, warning: str = ""
-    ) -> Way:
-        """The way of ``message``, which is called ``name`` there."""
-        end = message.id_end
-        if name == message.name:
-            return cls(box, folder, None, "", meta, warning)
-        if end and name.startswith(message.name[:end]):
-            return cls(box, folder, name[end:], "", meta, warning)
-        return cls(box, folder, None, name, meta, warning)
-
-    def name_of(self, message: Message) -> str:
-        """The name of ``message`` there, "" where it is deleted."""
-        if self.box is None:
-            return ""
-        return self.name or (message.name if self.suffix is None else message.name[: message.id_end] + self.suffix)
 
 
 class Message(Item, Struct, eq=False, gc=False):
@@ -157,7 +138,8 @@ class Message(Item, Struct, eq=False, gc=False):
     @property
     def to_name(self) -> str:
         """The name of the message at its target, "" where it is deleted."""
-        return self.way.name_of(self)
+        way = self.way
+        return "" if way.box is None else self.name if way.suffix is None else self.name[: self.id_end] + way.suffix
 
     @property
     def since(self) -> float | None:
@@ -209,51 +191,36 @@ def is_claimed(box: Box) -> bool:
 # Destinations of messages: the box that a move leads to, and the name there.
 
 
-def destination_of(
-    action: Action, message: Message, *, ended: str | None, poison: str, now: bool
-) -> tuple[Way, str]:
-    """The way of a message, and why it does not go there unless it is forced, else "". The metadata beside one that was set aside
-    may be anybody's. ``ended`` says how the attempt of a claim ended, None where nobody knows. ``poison`` says why it is held
-    instead of requeued; ``now`` deletes what would go to the trash. A claim at the limit of attempts is rejected instead of
-    requeued, as a release or a recover would do."""
-    if action is Action.RESTORE:
-        return _origin(message, ended)
-    target, box, name = RULES[action].target, message.group.box, message.parsed
-    if target is Box.TRASH and now:
-        return Way(None), ""
-    if target is not Box.NEW:
-        return Way(target), ""
-    if poison:
-        return Way(Box.HELD, warning=f"held instead: {poison}"), ""
-    if box is Box.CUR and name.own and (attempt := (name.attempts or 0) + 1) >= MAX_ATTEMPTS:
-        return Way(Box.REJECTED, warning=f"rejected instead: {attempt} attempts, the limit is {MAX_ATTEMPTS}"), ""
-    return Way.to(Box.NEW, "", message, _in_new(box, name, message.group.metadata.get("origin"), ended)), ""
-
-
 def _origin(message: Message, ended: str | None) -> tuple[Way, str]:
-    box, name, metadata = message.group.box, message.parsed, message.group.metadata
+    box, metadata = message.group.box, message.group.metadata
     origin, was = metadata.get("origin"), metadata.get("was")
     if origin == Box.TMP:
-        return Way.to(Box.TMP, "", message, name.raw), ""
+        return Way(Box.TMP, ""), ""
     if origin in (Box.NEW, Box.CUR):
-        return Way.to(Box.NEW, "", message, _in_new(box, name, origin, ended)), ""
+        return _to_new(message, origin, ended), ""
     if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
         return Way(Box(origin), meta=was if isinstance(was, dict) else None), ""
     warning = "its original box is not known: moves to new"
     # A file out of tmp may be half a message.
     blocked_by = "its original box is not known; it may be an incomplete file from tmp" if box is Box.TRASH else ""
-    return Way.to(Box.NEW, "", message, _in_new(box, name, None, ended), warning=warning), blocked_by
+    return _to_new(message, None, ended, warning), blocked_by
 
 
-def _in_new(box: Box, name: grammar.Name, origin: Json, ended: str | None) -> str:
+def _to_new(message: Message, origin: Json, ended: str | None, warning: str = "") -> Way:
+    box, name = message.group.box, message.parsed
     if name.token is not None:
         origin = Box.CUR  # whatever lies beside it: no message in new is called as a claim
-    if box is not Box.REJECTED:
-        # Flags of mail (``:2,S``) are the tail of a claim in a mail folder only.
-        stays = (origin == Box.NEW and box in ASIDE) or (name.token is None and name.pid is None)
-        return name.raw if stays else grammar.requeued_name(name, ended=ended)
-    # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
-    return grammar.reset_attempts(grammar.parse(name.raw, claimed=False) if origin == Box.NEW else name)
+    # Flags of mail (``:2,S``) are the tail of a claim in a mail folder only.
+    if box is Box.REJECTED:
+        # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
+        to = grammar.reset_attempts(grammar.parse(name.raw, claimed=False) if origin == Box.NEW else name)
+    elif (origin == Box.NEW and box in ASIDE) or (name.token is None and name.pid is None):
+        to = name.raw
+    else:
+        to = grammar.requeued_name(name, ended=ended)
+    kept = message.name[: message.id_end]
+    assert to.startswith(kept)  # a message keeps its id
+    return Way(Box.NEW, "", None if to == message.name else to.removeprefix(kept), warning=warning)
 
 
 # Finds messages under one id: two claims, or a message that waits in ``new`` while another is to move there.
@@ -289,12 +256,6 @@ class SameIds:
             self.claimed_twice = frozenset(id for id, count in counts.items() if count > 1)
         if waiting:
             self._compare(dirs, seen, progress)
-
-    def __bool__(self) -> bool:
-        return bool(self.claimed_twice or self.in_new)
-
-    def __contains__(self, id: str) -> bool:
-        return id in self.claimed_twice or id in self.in_new
 
     def _compare(self, dirs: SpoolDirs, seen: Set[int], progress: Progress) -> None:
         """Looks at the messages in ``new`` that may have an id of the plan."""
@@ -346,7 +307,7 @@ class Decider(Frozen):
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
         ended = DIED if row.verdict is Verdict.DEAD else None  # a holder who was forced to give it up may live
-        way, unless_forced = destination_of(self.action, message, ended=ended, poison=hold, now=self.now)
+        way, unless_forced = self._way(message, ended, hold)
         blocked_by, forceable = self._blocked_by(row, name, message, way.box)
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         if row.owner is not None and row.owner.moves_to is not None:
@@ -354,6 +315,24 @@ class Decider(Frozen):
         warning = "; ".join(filter(None, (way.warning, forced))) or poison
         way = replace(way, warning=warning, poison=bool(poison) and row.box is Box.CUR)
         return Decision(blocked_by or unless_forced, forceable, way)
+
+    def _way(self, message: Message, ended: str | None, poison: str) -> tuple[Way, str]:
+        """The way of a message, and why it does not go there unless it is forced, else "". The metadata beside one that was set
+        aside may be anybody's. ``ended`` says how the attempt of a claim ended, None where nobody knows; ``poison`` why it is
+        held instead of requeued. A claim at the limit of attempts is rejected instead of requeued, as a release or a recover
+        would do."""
+        if self.action is Action.RESTORE:
+            return _origin(message, ended)
+        target, box, name = RULES[self.action].target, message.group.box, message.parsed
+        if target is Box.TRASH and self.now:
+            return Way(None), ""
+        if target is not Box.NEW:
+            return Way(target), ""
+        if poison:
+            return Way(Box.HELD, warning=f"held instead: {poison}"), ""
+        if box is Box.CUR and name.own and (attempt := (name.attempts or 0) + 1) >= MAX_ATTEMPTS:
+            return Way(Box.REJECTED, warning=f"rejected instead: {attempt} attempts, the limit is {MAX_ATTEMPTS}"), ""
+        return _to_new(message, message.group.metadata.get("origin"), ended), ""
 
     def _blocked_by(self, row: Row, name: grammar.Name, found: Found, to_box: Box | None) -> tuple[str, bool]:
         kind = kind_of(found)
@@ -438,17 +417,14 @@ _PICKED = 16 * BATCH
 """Names that are picked at a time: in the order of the directory, they may be far apart."""
 
 
-class BoxNames:
+class BoxNames(Struct):
     """The messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, none left out, the oldest first; ``FOLDER/NAME`` in
     a staging directory. ``pick`` returns the next of them from a place on up to another, ``unordered`` yields all of them."""
 
-    def __init__(
-        self, count: int, pick: Callable[[slice], list[str]], unordered: Callable[[], Iterator[list[str]]], judge: Judge
-    ) -> None:
-        self._count = count
-        self._pick = pick
-        self.unordered = unordered
-        self.judge = judge
+    _count: int
+    _pick: Callable[[slice], list[str]]
+    unordered: Callable[[], Iterator[list[str]]]
+    judge: Judge
 
     def __len__(self) -> int:
         return self._count
@@ -485,19 +461,19 @@ class SelectedMessages:
         self._met: set[object] = set()
         self.without_age = 0
         """The number of messages that were left out because their age is not known."""
-        self._aside: list[tuple[Box, str, list[str], list[str]]] = []
-        self._boxes: dict[Box, BoxNames] = {}
+        self._sources: list[tuple[Box, str, BoxNames, Collection[str]]] = []
+        """Boxes and folders, their messages, and the files of metadata beside these."""
         self.refused: list[Refusal] = []
         """The messages that cannot be looked at."""
         self.unread: list[Unreadable] = []
         """The errors of boxes and folders that could not be read."""
         for box in sources:
-            if self._may_be_in(box):
+            if self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys):
                 self._list(look, box)
 
     def __iter__(self) -> Iterator[Sequence[Message]]:
         """Yields the messages, up to a chunk at a time."""
-        streamed = not self._aside and len(self._boxes) == 1 and Box.TMP not in self._boxes  # which has several folders
+        streamed = [box for box, *_ in self._sources] in ([Box.NEW], [Box.CUR])  # all others have several folders
         chunks = self._chunks()
         none = True
         for chunk in chunks if streamed else _in_order(list(chain.from_iterable(chunks)), self._progress.stopped):
@@ -510,9 +486,8 @@ class SelectedMessages:
 
     def names(self) -> Iterator[tuple[Box, Sequence[str]]]:
         """Yields the names in all boxes, selected or not, in any order."""
-        for box, names in self._boxes.items():
+        for box, _, names, _ in self._sources:
             yield from ((box, chunk) for chunk in names.unordered())
-        yield from ((box, names) for box, _, names, _ in self._aside)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -522,19 +497,17 @@ class SelectedMessages:
         lost += [str(key[-1]) if isinstance(key, tuple) and key else str(key) for key in unmet]
         return tuple(lost)
 
-    def _may_be_in(self, box: Box) -> bool:
-        return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
-
     def _name_meets(self, box: Box, folder: str, form: NameForm) -> bool:
         """The conditions on the name of a message."""
-        name, source = form.name, self._selection.source
+        name, id_end, source = form.name, form.id_end, self._selection.source
+        like = named_like(form.attributes) if id_end else None
+        parsed = like or grammar.parse(name, claimed=is_claimed(box))
         if self._selection.named:
-            key = (box.value, in_folder(name, folder))
-            id = name[: form.id_end] if form.id_end else grammar.parse(name, claimed=is_claimed(box)).id
+            key, id = (box.value, in_folder(name, folder)), name[:id_end] if id_end else parsed.id
             if (self._keys is not None and key not in self._keys) or (self._ids is not None and self._ids.isdisjoint((id, name))):
                 return False
             self._met.update((id, name, key))
-        return source is None or _source(box, form) == source
+        return source is None or parsed.source == source
 
     def _is_selected(self, message: Message) -> bool:
         """The conditions on what its file and its holder tell."""
@@ -549,7 +522,7 @@ class SelectedMessages:
     def _list(self, look: Look, box: Box) -> None:
         if box not in ASIDE:
             try:
-                self._boxes[box] = look(box, self._progress)
+                self._sources.append((box, "", look(box, self._progress), ()))
             except Unreadable as error:
                 self.unread.append(error)
             return
@@ -557,47 +530,44 @@ class SelectedMessages:
         for operation, names in set_aside.folders(self._dirs, box, denied):
             self._progress.check()
             if OPERATION.match(operation):
-                own = {name for name in names if name.startswith(".")}
                 shown = [name for name in names if not name.startswith(".")]
-                alone = [name for name in shown if set_aside.meta_name(name) in own] if own else []
-                self._aside.append((box, operation, shown, alone))
-        self.unread += [_not_listed(self._dirs, box, operation) for operation in denied]
+                listed = BoxNames(len(shown), shown.__getitem__, partial(iter, (shown,)), _not_judged)
+                self._sources.append((box, operation, listed, {name for name in names if name.startswith(".")}))
+        advice = "nothing was changed; run this as its owner or as root"
+        for operation in denied:
+            what = f"{box}/{escape(operation)}: permission denied"
+            self.unread.append(Unreadable(what, path=self._dirs.path, advice=advice))
 
     def _chunks(self) -> Iterator[list[Message]]:
         progress = self._progress
-        progress.begin("looked at", sum(map(len, self._boxes.values())) + sum(len(one[2]) for one in self._aside))
-        for box, listed in self._boxes.items():
+        progress.begin("looked at", sum(len(listed) for _, _, listed, _ in self._sources))
+        while self._sources:
+            box, above, listed, metas = self._sources.pop(0)
             for whole in listed:
-                for folder, names in _by_folder(whole) if box is Box.TMP else [("", whole)]:
-                    yield self._selected(box, folder, names, listed.judge)
+                for folder, names in _by_folder(whole) if box is Box.TMP else [(above, whole)]:
+                    yield self._selected(box, folder, names, listed.judge, self._metadata(box, folder, names, metas))
                 progress.advance(len(whole))
-        while self._aside:
-            box, folder, whole, alone = self._aside.pop()
-            for start in range(0, len(whole), BATCH):
-                names = whole[start : start + BATCH]
-                yield self._selected(box, folder, names, metadata=self._metadata(box, folder, names, alone))
-                progress.advance(len(names))
 
     def _metadata(
-        self, box: Box, folder: str, names: Sequence[str], alone: Collection[str]
+        self, box: Box, folder: str, names: Sequence[str], metas: Collection[str]
     ) -> Callable[[str], JsonObject]:
-        """Tells the metadata beside each of ``names``; ``alone`` are those that have a file of their own."""
+        """Tells the metadata beside each of ``names``; ``metas`` are the files of single messages."""
+        if box not in ASIDE:
+            return lambda _: _NO_METADATA
         shared = self._folders.shared(box, folder)
-        own = {name: self._folders.metadata_of(Place(box, name, folder)) for name in set(alone).intersection(names)}
+        alone = [name for name in names if set_aside.meta_name(name) in metas] if metas else []
+        own = {name: self._folders.metadata_of(Place(box, name, folder)) for name in alone}
         return lambda name: own.get(name, shared)
 
     def _selected(
-        self, box: Box, folder: str, names: Sequence[str], judge: Judge | None = None,
-        metadata: Callable[[str], JsonObject] = lambda _: _NO_METADATA,
-    ) -> list[Message]:  # fmt: skip
+        self, box: Box, folder: str, names: Sequence[str], judge: Judge, metadata: Callable[[str], JsonObject]
+    ) -> list[Message]:
         """The messages of one folder that are selected. What has gone since it was listed is left out."""
         selection, forms = self._selection, NameForms.of(names, claimed=is_claimed(box))
         chosen = list(map(NameForm, names, *forms))
         if selection.named or selection.source is not None:
             chosen = [form for form in chosen if self._name_meets(box, folder, form)]
-        judged: Sequence[JudgedClaim] = [NOT_JUDGED] * len(chosen)
-        if judge is not None and chosen:
-            judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen])
+        judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen]) if chosen else ()
         groups: dict[tuple[str, str, str, int, int], Group] = {}
         found: list[Message] = []
         for form, one in zip(chosen, judged, strict=True):
@@ -631,9 +601,8 @@ class SelectedMessages:
             return None
 
 
-def _source(box: Box, form: NameForm) -> str | None:
-    like = named_like(form.attributes) if form.id_end else None
-    return (like or grammar.parse(form.name, claimed=is_claimed(box))).source
+def _not_judged(names: Sequence[str], _tails: Sequence[str]) -> Sequence[JudgedClaim]:
+    return [NOT_JUDGED] * len(names)
 
 
 _NO_METADATA: JsonObject = MappingProxyType({})
@@ -657,11 +626,6 @@ def _by_folder(names: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
         folder, _, plain = name.rpartition("/")
         groups.setdefault(folder, []).append(plain)
     return groups.items()
-
-
-def _not_listed(dirs: SpoolDirs, box: Box, operation: str) -> Unreadable:
-    what = f"{box}/{escape(operation)}: permission denied"
-    return Unreadable(what, path=dirs.path, advice="nothing was changed; run this as its owner or as root")
 
 
 # Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not. Messages
@@ -698,14 +662,14 @@ def find_candidates(
     decider = Decider(dirs.path, action, by_now, bool(request.options.get("hold_poison")), same_ids, half_moved, process_here)
     items: list[Message] = []
     refused: list[Refusal] = []
-    any_same = bool(same_ids)
+    same = same_ids.claimed_twice | same_ids.in_new.keys()
     decided: dict[Hashable, Decision] = {}
     for chunk in selected:
         kinds: dict[tuple[Group, int], Decision] = {}
         for message in chunk:
             usual = (
                 S_ISREG(message.st_mode) and message.st_nlink == 1 and message.id_end
-                and message.group.verdict not in _HELD and not (any_same and message.id in same_ids)
+                and message.group.verdict not in _HELD and not (same and message.id in same)
             )  # fmt: skip
             if not usual:
                 decision = decider.decide(message)

@@ -45,7 +45,8 @@ _LOOKED_AT = 64
 
 def can_change(dirs: SpoolDirs) -> Capabilities:
     """Asks the kernel about each directory that an action writes. Root may do everything that the file system allows."""
-    own = _why_not_own_dir(dirs)
+    why = _refusal(dirs, dirs.root, ".", "the spool", None)
+    own = _refusal(dirs, dirs.root, OWN, OWN, why and f"{OWN}, which holds the journal, cannot be made: {why}")
     tmp, new, cur = (_why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR))
     new_sticks, cur_sticks = (_sticky(dirs, box) for box in (Box.NEW, Box.CUR))
     held, trash = (None if own else _why_not_aside(dirs, box) for box in (Box.HELD, Box.TRASH))
@@ -91,11 +92,6 @@ def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
     if not names or user in owners:
         return None
     return closed_words(f"{box} is sticky, so that only its owner moves the messages of others; it", found, dirs.path)
-
-
-def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
-    why = _refusal(dirs, dirs.root, ".", "the spool", None)
-    return _refusal(dirs, dirs.root, OWN, OWN, why and f"{OWN}, which holds the journal, cannot be made: {why}")
 
 
 def _why_not_resume(dirs: SpoolDirs) -> str | None:

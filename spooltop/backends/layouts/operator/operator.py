@@ -439,9 +439,9 @@ class LoggedMessage(NamedTuple):
 
 def messages_of(logged: LoggedMessages) -> Iterator[LoggedMessage]:
     """The messages of ``logged`` that were begun, in order."""
-    for step, (batch, outcome) in sorted(logged.steps.items()):
+    for batch, outcome in logged.steps.values():
         for number, changes in enumerate(batch.items if outcome is None else batch.items[: outcome.tried]):
-            yield LoggedMessage(step + number, changes, batch.at, None if outcome is None else outcome.at(number))
+            yield LoggedMessage(batch.step + number, changes, batch.at, None if outcome is None else outcome.at(number))
 
 
 def stage_now(dirs: QueueDirs, intent: MessageChanges, at: float, *, ended: bool, latest: bool) -> tuple[int, bool] | None:

@@ -661,7 +661,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
 
     def _ended(self, logged: LoggedChanges) -> Iterator[tuple[BatchIntent, Sequence[Changed]]]:
         """Yields the batches of an operation, with what is known by now of those that were cut off."""
-        for _, (intent, outcome) in sorted(logged.steps.items()):
+        for intent, outcome in logged.steps.values():
             yield intent, self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
 
     def _backwards(self, logged: LoggedChanges, undos: Sequence[LoggedChanges], request: Request, state: None) -> Candidates:
