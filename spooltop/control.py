@@ -38,7 +38,7 @@ from .model.backend import (
     SideWatch,
     command_for,
 )
-from .model.plan import AuditTrail, Item, OperationRecord, Plan, Result, Selection, TrackedMessage
+from .model.plan import AuditTrail, Item, OperationRecord, Plan, Progress, Result, Selection, TrackedMessage
 from .model.redact import Redactor
 from .model.vocabulary import Action, Clock, Environ, Holders, JsonObject, Key, Payload, Stop, escape
 from .observe.observer import Observer
@@ -95,28 +95,26 @@ class OpenCalls(Struct):
             self.__exit__()
 
 
-def while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
-    """Makes a method of a closed Control raise ``Closed``, and keeps its files open during a call."""
+def while_open(
+    method: Callable[Concatenate[Control, P], R], *, watched: bool = False
+) -> Callable[Concatenate[Control, P], R]:
+    """Makes a method of a closed Control raise ``Closed``, and keeps its files open during a call. ``watched``: it reads a file
+    system, which may never answer, and raises ``DoesNotAnswer`` then, where the Control has not endless patience."""
 
     @wraps(method)
     def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
-        with self._calls:
-            return method(self, *arguments, **options)
+        def call() -> R:
+            with self._calls:
+                return method(self, *arguments, **options)
+
+        return call_watched(call, self._patience, self.target, self._reader.current_step) if watched else call()
 
     return called
 
 
 def while_watched(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
-    """As ``while_open``, for a method that reads a file system, which may never answer: raises ``DoesNotAnswer`` then, where the
-    Control has not endless patience."""
-    is_open = while_open(method)
-
-    @wraps(method)
-    def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
-        call = partial(is_open, self, *arguments, **options)
-        return call_watched(call, self._patience, self.target, self._reader.current_step)
-
-    return called
+    """As ``while_open``, ``watched``."""
+    return while_open(method, watched=True)
 
 
 _SAVED_AT_MOST = 64 << 20
@@ -351,9 +349,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         if action is Action.UNLOCK:
             self._check_elsewhere(action, *(selection.ids or ()), *(selection.keys or ()))
         options = self._observer.plan_options(action, options or {})
-        return operations.plan(
-            action, selection, force=force, options=options, on_progress=on_progress, on_first=on_first, stop=stop
-        )
+        return operations.plan(action, selection, force, options, Progress(stop, on_progress, on_first))
 
     @while_open
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
@@ -502,32 +498,22 @@ def open_control(
                 who_writes=who_writes or (watch and words.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0")),
             )  # fmt: skip
             parts = backend.open(target, options)
-            operations = None
-            if parts.operator is not None:
-                operations = partial(_operations, parts.operator, target, options, syslog=syslog or found.syslog)
+
+            def open_operations(open_operator: Callable[[], OpenedOperator]) -> Operations:
+                from spooltop.operate.operations import Operations, at_work, to_syslog
+
+                changes = open_operator()
+                consumers, copies = changes.consumers, partial(to_syslog, notice=True) if syslog or found.syslog else None
+                return Operations(
+                    changes.operator, target.display_name, clock, flags=changes.flags, copies=copies,
+                    at_work=None if consumers is None else lambda: at_work(consumers(), clock()),
+                    retention=limits.trash_retention if changes.keeps_trash else 0.0, redactor=redactor,
+                )  # fmt: skip
+
+            operations = None if parts.operator is None else partial(open_operations, parts.operator)
             return Control(
                 target, parts.reader, operations, observer, redactor, polls, settings_files, why_closed, clock, mutes,
                 ViewFile(state, target.key), tickets, parts.beside, patience,
             )
 
     return call_watched(opened, patience, path)
-
-
-def _operations(
-    open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
-) -> Operations:
-    """Opens the operator of a target, and what holds for the changes of every kind."""
-    from spooltop.operate.operations import Operations, at_work, to_syslog
-
-    opened = open_operator()
-    consumers, clock = opened.consumers, settings.clock
-    return Operations(
-        opened.operator,
-        target.display_name,
-        clock,
-        flags=opened.flags,
-        copies=partial(to_syslog, notice=True) if syslog else None,
-        at_work=None if consumers is None else lambda: at_work(consumers(), clock()),
-        retention=settings.retention if opened.keeps_trash else 0.0,
-        redactor=settings.redactor,
-    )

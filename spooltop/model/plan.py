@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from spooltop.errors import Refused, Stopped
 
-from .vocabulary import Action, Box, Environ, Frozen, Json, JsonObject, Key, Ref, Row, Stop, Verdict, duration, escape, rate_limit
+from .vocabulary import Action, Box, Frozen, Json, JsonObject, Key, Ref, Row, Stop, Verdict, duration, escape, rate_limit
 
 
 class Selection(Frozen):
@@ -32,19 +32,15 @@ class Selection(Frozen):
     filter: str = ""
     everything: bool = False
 
-    def matches(self, row: Row, now: float) -> bool:
-        """True where all conditions hold for ``row`` at ``now`` (epoch seconds); True for each row where there is no condition.
+    def matcher(self, now: float) -> Callable[[Row], bool]:
+        """The test if all conditions hold for a row at ``now`` (epoch seconds); True for each row where there is no condition.
         Raises ``UsageError`` for a filter that does not parse.
 
         >>> row = Row(("cur", "7"), Box.CUR, "7", "7,n=1", source="mail", in_box_since=100.0)
         >>> chosen = Selection(box=Box.CUR, source="mail", older_than=60)
-        >>> (chosen.matches(row, 170.0), chosen.matches(row, 150.0), Selection(ids=("8",)).matches(row, 170.0))
+        >>> (chosen.matcher(170.0)(row), chosen.matcher(150.0)(row), Selection(ids=("8",)).matcher(170.0)(row))
         (True, False, False)
         """
-        return self.matcher(now)(row)
-
-    def matcher(self, now: float) -> Callable[[Row], bool]:
-        """The test that ``matches`` makes, with filter and names prepared once for many rows."""
         box, source, verdict, older_than = self.box, self.source, self.verdict, self.older_than
         ids = None if self.ids is None else frozenset(self.ids)
         keys = None if self.keys is None else frozenset(self.keys)
@@ -129,10 +125,6 @@ class Progress(Struct):
         self._words, self._of, self._every, self._done = words, of, every, 0
         self.check()
 
-    def step(self) -> None:
-        """Counts one more item. Raises ``Stopped``."""
-        self.advance(1)
-
     def advance(self, steps: int) -> None:
         """Counts ``steps`` more items, which were done together. Raises ``Stopped``."""
         before, self._done = self._done, self._done + steps
@@ -145,7 +137,7 @@ class Progress(Struct):
     def each(self, things: Iterable[T]) -> Iterator[T]:
         """Yields ``things``, a step each."""
         for one in things:
-            self.step()
+            self.advance(1)
             yield one
 
     def found(self, items: Sequence[Any]) -> None:
@@ -214,7 +206,7 @@ class Item:
         return ""
 
 
-class RowItem(Item, Struct, frozen=True):
+class RowItem(Item, Frozen):
     """An item that holds its row. Those of which there may be a million make it when it is asked for."""
 
     row: Row
@@ -483,9 +475,10 @@ class Actor(Frozen):
     tty: str | None = None
 
     @staticmethod
-    def here(environ: Environ = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
+    def here() -> Actor:
         """Returns the actor of this process."""
-        return Actor(os.geteuid(), os.getpid(), environ.get("SUDO_USER"), environ.get("SSH_CONNECTION"), terminal())
+        get = os.environ.get
+        return Actor(os.geteuid(), os.getpid(), get("SUDO_USER"), get("SSH_CONNECTION"), _terminal())
 
 
 class AuditLine(Frozen):

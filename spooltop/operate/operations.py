@@ -187,8 +187,10 @@ def id_word(name: str) -> str:
     return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown.startswith("-") or shown == "ALL" else shown
 
 
-def undo_words(target: str, operation: str, flags: Sequence[str] = ()) -> tuple[str, ...]:
-    return ("spooltop", "undo", target, *flags, operation)
+def id_words(items: Sequence[Item]) -> list[str]:
+    """Writes the ids of items; one that occurs twice is replaced by the name."""
+    seen = Counter(item.id for item in items)
+    return [id_word(item.id if seen[item.id] == 1 else item.name) for item in items]
 
 
 def shell_lines(plan: Plan) -> list[str]:
@@ -198,67 +200,10 @@ def shell_lines(plan: Plan) -> list[str]:
     if plan.command[-1:] != ("-",):
         return [text]
     if plan.count > MOST_LINES and not plan.selection.named:
-        return [f"{shlex.join(_ls_words(plan))} | {text}"]
-    seen = Counter(item.id for item in plan.items)
-    lines = [id_word(item.id if seen[item.id] == 1 else item.name) for item in plan.items]
+        chosen = replace(plan.selection, everything=False).words()
+        return [f"{shlex.join(('spooltop', 'ls', plan.command[2], *chosen, '--json'))} | {text}"]
+    lines = id_words(plan.items)
     return [f"{text} <<'{_END}'", *(f"\\x{ord(_END[0]):02x}{_END[1:]}" if line == _END else line for line in lines), _END]
-
-
-def _ls_words(plan: Plan) -> list[str]:
-    """Words of the command that lists the messages of the plan's selection."""
-    return ["spooltop", "ls", plan.command[2], *replace(plan.selection, everything=False).words(), "--json"]
-
-
-def command_words(
-    action: Action,
-    target: str,
-    selection: Selection,
-    items: Sequence[Item],
-    *,
-    options: JsonObject,
-    flags: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """Words of the command: ``target`` as it was given, the ``flags`` that open it, and the ids of ``items``; an id that occurs
-    twice is replaced by the name. A text to inject that is not printable is escaped, as it is on the screen. What is pasted asks
-    first: there is neither ``--yes`` nor ``--force`` in it."""
-    rate = options.get("rate")
-    slowly = ["--rate", f"{rate:.12g}"] if isinstance(rate, (int, float)) else []
-    name = {Action.EMPTY: "purge", Action.SET_CURSOR: "cursors"}.get(action, str(action))
-    words = ["spooltop", name, target, *flags]
-    if action is Action.UNDO:
-        return (*words, str(options.get("undoes", "")), *slowly)
-    if action is Action.SET_CURSOR:
-        # As JSON, independent of the later content of the section, so that it means the same whenever it is pasted.
-        source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
-        written = json.dumps(options.get("value"), ensure_ascii=True)
-        file = options.get("file") if not items or has_scheme(items[0].name) else items[0].name  # a server has no files
-        named = ["--file", escape(str(file))] if file is not None else []
-        return (*words, "--set", f"{source}={written}", "--type", "json", *named)
-    if action is Action.UNLOCK:
-        return (*words, *slowly, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
-    if action in WHOLE:
-        text = str(options.get("reason") or "")
-        reason = text if text.isprintable() else escape(text)
-        return (*words, *([f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []))
-    if action is Action.INJECT:
-        for flag in _INJECT_FLAGS:
-            value = options.get(flag)
-            if value is not None and not (flag == "text" and options.get("file") is not None):
-                word = str(value)
-                words += [f"--{flag}", word if word.isprintable() else escape(word)]
-        return (*words, *slowly, *(["--canary"] if options.get("canary") else []))
-    boxes = {item.box for item in items} or ({selection.box} if selection.box else set())
-    box = boxes.pop() if len(boxes) == 1 else None
-    if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
-        words += ["--box", str(box)]
-    if action is Action.REQUEUE and box is Box.NEW:
-        options = {**options, "copy": True}  # a message that waits can only be put again
-    words += [f"--{option.replace('_', '-')}" for option in ("now", "hold_poison", "copy") if options.get(option)]
-    words += slowly
-    if len(items) > MOST_IDS:
-        return (*words, "-")
-    seen = Counter(item.id for item in items)
-    return (*words, *(id_word(item.id if seen[item.id] == 1 else item.name) for item in items))
 
 
 # Words for what a plan will do: the first sentence before a plan is confirmed, for every kind of queue.
@@ -356,12 +301,6 @@ class ResultList(Sequence[ItemResult]):
         return (self._results[places] or done(self._items[places])) if isinstance(places, int) else [self[at] for at in places]
 
 
-def _counts(batch: Results) -> dict[str, Json]:
-    """The number of items by outcome."""
-    counts = Counter(Outcome.DONE if one is None else one.outcome for one in batch)
-    return {str(outcome): counts[outcome] for outcome in Outcome}
-
-
 # Note about the consumers that would take requeued or released messages; the last line of such a plan.
 
 RECENT = 60.0
@@ -369,10 +308,10 @@ RECENT = 60.0
 _NAMED_AT_MOST = 3
 
 
-def at_work(observation: Observation, now: float, last_claim_at: float | None = None) -> str:
-    """Builds the note: ``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` and ``last_claim_at`` (from an observer
-    that has watched for longer) are epoch seconds. Consumers that are visible only by their claims count while they hold one."""
-    claimed = max((at for at in (observation.last_claim_at, last_claim_at) if at is not None), default=None)
+def at_work(observation: Observation, now: float) -> str:
+    """Builds the note: ``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` is in epoch seconds. Consumers that are
+    visible only by their claims count while they hold one."""
+    claimed = observation.last_claim_at
     last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
     living = [row.owner for row in observation.claims if row.verdict is Verdict.ALIVE and row.owner is not None]
     processes = list(dict.fromkeys((one.host, one.pid or one.name) for one in living if one.pid or one.name))
@@ -416,32 +355,27 @@ class Operations(Struct, eq=False):
     retention: float = 0.0
     redactor: Redactor = field(default_factory=Redactor)
     _performed: set[str] = set()
+    _path: str = ""
+
+    def __post_init__(self) -> None:
+        self._path = full_name(self.target)  # for commands, which may be typed in any directory
 
     __repr__ = object.__repr__  # its parts know passwords
 
     def plan(
-        self,
-        action: Action,
-        selection: Selection,
-        force: bool = False,
-        options: JsonObject | None = None,
-        *,
-        on_progress: Callable[[str], object] | None = None,
-        on_first: Callable[[Sequence[Item]], object] | None = None,
-        stop: Stop | None = None,
-    ) -> Plan:
+        self, action: Action, selection: Selection, force: bool = False, options: JsonObject | None = None,
+        progress: Progress | None = None,
+    ) -> Plan:  # fmt: skip
         """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
         beginning); inject ``count``, ``text`` (see ``model.vocabulary``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
         requeue ``hold_poison`` (holds messages at which so many consumers died that they may be the cause, and requeues the
         others); pause ``reason``; purge ``now`` (deletes without the trash); all ``rate`` (items per second).
 
-        ``on_progress`` receives descriptions of the progress, ``on_first`` the first items where there are many; ``stop`` returns
-        True to cancel, and is called every few hundred messages.
-
-        Raises ``Refused`` if the action is not available here, ``UsageError`` if the selection or the options are invalid,
-        ``Stopped``.
+        ``progress`` is told how far it has come, and the first items where there are many; it is asked every few hundred messages
+        if it is to stop. Raises ``Refused`` if the action is not available here, ``UsageError`` if the selection or the options
+        are invalid, ``Stopped``.
         """
-        progress = Progress(stop, on_progress, on_first)
+        progress = progress or Progress()
         progress.check()
         self._allowed(action)
         chosen: dict[str, Json] = dict(options or {})
@@ -481,7 +415,47 @@ class Operations(Struct, eq=False):
     def _command(
         self, action: Action, selection: Selection, items: Sequence[Item], options: JsonObject
     ) -> tuple[str, ...]:
-        return command_words(action, full_name(self.target), selection, items, options=self._shown(options), flags=self.flags)
+        """Words of the command, with the flags that open the target, and the ids of ``items``; an id that occurs twice is
+        replaced by the name. A text to inject that is not printable is escaped, as it is on the screen. What is pasted asks
+        first: there is neither ``--yes`` nor ``--force`` in it."""
+        options = self._shown(options)
+        rate = options.get("rate")
+        slowly = ["--rate", f"{rate:.12g}"] if isinstance(rate, (int, float)) else []
+        name = {Action.EMPTY: "purge", Action.SET_CURSOR: "cursors"}.get(action, str(action))
+        words = ["spooltop", name, self._path, *self.flags]
+        if action is Action.UNDO:
+            return (*words, str(options.get("undoes", "")), *slowly)
+        if action is Action.SET_CURSOR:
+            # As JSON, independent of the later content of the section, so that it means the same whenever it is pasted.
+            source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
+            written = json.dumps(options.get("value"), ensure_ascii=True)
+            file = options.get("file") if not items or has_scheme(items[0].name) else items[0].name  # a server has no files
+            named = ["--file", escape(str(file))] if file is not None else []
+            return (*words, "--set", f"{source}={written}", "--type", "json", *named)
+        if action is Action.UNLOCK:
+            return (*words, *slowly, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
+        if action in WHOLE:
+            text = str(options.get("reason") or "")
+            reason = text if text.isprintable() else escape(text)
+            return (*words, *([f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []))
+        if action is Action.INJECT:
+            for flag in _INJECT_FLAGS:
+                value = options.get(flag)
+                if value is not None and not (flag == "text" and options.get("file") is not None):
+                    word = str(value)
+                    words += [f"--{flag}", word if word.isprintable() else escape(word)]
+            return (*words, *slowly, *(["--canary"] if options.get("canary") else []))
+        boxes = {item.box for item in items} or ({selection.box} if selection.box else set())
+        box = boxes.pop() if len(boxes) == 1 else None
+        if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
+            words += ["--box", str(box)]
+        if action is Action.REQUEUE and box is Box.NEW:
+            options = {**options, "copy": True}  # a message that waits can only be put again
+        words += [f"--{option.replace('_', '-')}" for option in ("now", "hold_poison", "copy") if options.get(option)]
+        words += slowly
+        if len(items) > MOST_IDS:
+            return (*words, "-")
+        return (*words, *id_words(items))
 
     def apply(
         self,
@@ -543,7 +517,7 @@ class Operations(Struct, eq=False):
             items=results,
             stopped=stopped or untried > 0,
             untried=untried,
-            undo=undo_words(full_name(self.target), plan.operation, self.flags) if can_undo else (),
+            undo=("spooltop", "undo", self._path, *self.flags, plan.operation) if can_undo else (),
             notes=tuple(notes),
         )
 
@@ -578,8 +552,9 @@ class Operations(Struct, eq=False):
             "schema": 1, "time": self.clock(), "event": event, "operation": plan.operation, "action": str(plan.action),
             "target": escape(full_name(plan.target)), "force": plan.force, **to_builtins(Actor.here()), "count": plan.count,
         }  # fmt: skip
-        counts = _counts(batch) if event == "after" else {}
-        self.copies(json.dumps({**head, **more, **counts}, separators=(",", ":")))
+        counts = Counter(Outcome.DONE if one is None else one.outcome for one in batch)
+        outcomes = {str(outcome): counts[outcome] for outcome in Outcome} if event == "after" else {}
+        self.copies(json.dumps({**head, **more, **outcomes}, separators=(",", ":")))
 
     def _warn(self, plan: Plan, reasons: set[str], notes: list[str]) -> None:
         """Notes what was done without a line in the journal, also in the system log."""

@@ -44,7 +44,8 @@ class MemoryOperator(SingleOperator[Moved, None]):
         action, selection = request.action, request.selection
         sources = SOURCES[action] if selection.box is None else {selection.box}.intersection(SOURCES[action])
         found = ((id, box) for box in sources for id in sorted(self.boxes[box]))
-        return self._pinned([(id, box, TARGETS[action]) for id, box in found if selection.matches(row_of(id, box), request.at)])
+        matches = selection.matcher(request.at)
+        return self._pinned([(id, box, TARGETS[action]) for id, box in found if matches(row_of(id, box))])
 
     def _backwards(self, logged: Logged, undos: Sequence[Logged], request: Request, state: None) -> Candidates:
         back = {one.id for undo in undos for one, outcome in undo.steps.values() if outcome is not None and outcome.changed}

@@ -215,7 +215,7 @@ class FakeControl:
         return listing
 
     def chosen(self, selection: Selection) -> list[Row]:
-        return [row for row in self.rows if selection.matches(row, self.time)]
+        return list(filter(selection.matcher(self.time), self.rows))
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
         if not any(row.key == key for row in self.rows):
@@ -285,7 +285,7 @@ class FakeControl:
         progress = Progress(stop, on_progress, on_first)
         progress.begin("claims judged", 3 * EVERY)
         for _ in range(self.judged):
-            progress.step()
+            progress.advance(1)
         progress.found([RowItem(row, row.key) for row in self.rows])
         while not self.gate.wait(0.01):
             self.given_up += progress.stopped()

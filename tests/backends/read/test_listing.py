@@ -77,7 +77,7 @@ FILTERS = (
 def test_a_filter_takes_the_rows_that_match(many: Control, filter: str, older_than: float | None) -> None:
     selection = None if older_than is None else Selection(older_than=older_than)
     wanted, now = parse(filter), many.now()
-    older = [row for row in rows_of(many) if selection is None or selection.matches(row, now)]
+    older = [row for row in rows_of(many) if selection is None or selection.matcher(now)(row)]
     matching = [row.name for row in older if wanted.match(row, now)]
     assert sorted(names_of(many, filter=filter, selection=selection)) == sorted(matching)
 
