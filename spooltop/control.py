@@ -40,7 +40,7 @@ from .model.backend import (
 )
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Progress, Result, Selection, TrackedMessage
 from .model.redact import Redactor
-from .model.vocabulary import Action, Clock, Environ, Holders, JsonObject, Key, Payload, Stop, escape
+from .model.vocabulary import Action, Holders, Json, Key, Payload, escape
 from .observe.observer import Observer
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
 from .observe.thresholds import Thresholds
@@ -141,7 +141,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     _polls: Callable[[Observation], Observation] | None
     _settings_files: SettingsFiles | None
     _read_only: str | None
-    _clock: Clock
+    _clock: Callable[[], float]
     _mutes: MuteFile
     _views: ViewFile
     _locks: tuple[LockSource, ...]
@@ -212,7 +212,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
             snapshot = replace(snapshot, problems=(*snapshot.problems, note))
         return apply_mutes(snapshot, *self._mutes.ends())
 
-    def watch(self, seconds: float, monotonic: Clock = time.monotonic) -> Snapshot:
+    def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
         """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look: ``seconds`` or more after the
         first, so that what needs to be watched for so long is judged."""
         began = monotonic()
@@ -247,7 +247,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
 
     @while_watched
     def listing(
-        self, query: ListQuery, cancelled: Stop = lambda: False, progress: ListProgress | None = None
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         """Returns a list from the scan of the last look, and reports to ``progress`` meanwhile. Raises ``UsageError`` for an
         invalid filter."""
@@ -331,10 +331,10 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         selection: Selection,
         *,
         force: bool = False,
-        options: JsonObject | None = None,
+        options: Mapping[str, Json] | None = None,
         on_progress: Callable[[str], object] | None = None,
         on_first: Callable[[Sequence[Item]], object] | None = None,
-        stop: Stop | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Plan:
         """Pins what ``selection`` names now; changes nothing.
 
@@ -361,7 +361,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         self,
         plan: Plan,
         on_progress: Callable[[int], None] | None = None,
-        stop: Stop | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Result:
         """Applies the plan and returns the result of each item. ``on_progress`` gets the number of items tried so far; ``stop``
         is called between items. Raises ``Refused`` and ``AuditFailed`` before anything was changed."""
@@ -371,7 +371,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
 
     @while_watched
     def operations(
-        self, stop: Stop | None = None, *, begins: str = "", most: int | None = None
+        self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
     ) -> list[OperationRecord]:
         """Lists the operations whose id ``begins`` so, newest first, ``most`` of them. ``stop`` is called every few hundred
         moves; raises ``Stopped`` if it returns True."""
@@ -435,8 +435,8 @@ def open_control(
     read_only: bool = False,
     as_kind: str = "",
     watch: bool = True,
-    clock: Clock = time.time,
-    settings: Environ | None = None,
+    clock: Callable[[], float] = time.time,
+    settings: Mapping[str, str] | None = None,
     poll_logs: Sequence[str] = (),
     who_writes: bool = False,
     cursor_files: Sequence[str] = (),
