@@ -16,9 +16,8 @@ from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedT
 
 from ..surroundings import Surroundings
 from .client import Login, StreamAddress
-from .operator.changes import OperatorConnection, can_change
 from .stream_names import StreamNames
-from .streams.server import PidJudge, find_groups, resolved
+from .streams.server import OperatorConnection, PidJudge, can_change, find_groups, resolved
 
 # Rights of a user of the server, asked now and then and kept meanwhile.
 
@@ -39,7 +38,7 @@ class PermissionProbe(Struct):
             try:
                 self._found, self._until = can_change(self._server), time.monotonic() + _KEPT
             except SpooltopError as error:  # that passes: it is asked again at the next look
-                return Capabilities.nothing(f"{error.what.removeprefix('look: ')}; {error.advice}")
+                return Capabilities.nothing(f"{error.what}; {error.advice}")
             finally:
                 self._server.close()
         return self._found

@@ -11,8 +11,10 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
@@ -32,7 +34,7 @@ _STREAM = "name a stream and one of its groups: redis://HOST/0#STREAM/GROUP"
 _NO_TLS = "write redis://, or the port that does"
 _START = "start it, or look at its log"
 _LOG = "look at the log of the server"
-NO_ANSWER = "no answer of a Redis server"
+_LATE = "no answer from the server in time"
 _CERTIFICATES = {
     (62, 64): ("the server's certificate is for another host", "write the host that it is for, or look who answers"),
     (2, 18, 19, 20, 21): (
@@ -48,15 +50,16 @@ _IN_PIPELINE = re.compile(r"\ACommand # \d+ \(.*\) of pipeline caused error: ", 
 """Words that redis-py puts before an error, with the command and so the message in them."""
 
 
-class Nonsense(Unreadable):
-    """Raised for data that is not a Redis server's answer to the request, or far too much of it."""
+class Nonsense(Unavailable):
+    """Raised for data that is not a Redis server's answer to the request, or far too much of it. The server may be mended, and
+    asked again."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the server answers nonsense: {escape(what)}", advice="look if it is a Redis server")
 
 
 class ErrorReply(Exception):
-    """An error that the server answered: a value among the replies, until somebody raises it."""
+    """An error that the server answered: a value among the replies."""
 
 
 Known: TypeAlias = "tuple[type[SpooltopError], str, str]"
@@ -110,16 +113,6 @@ _REPLIES: Mapping[str, Known] = {
 """Errors that a server answers, by a pattern of their beginning: the first that matches."""
 
 
-def error_of(error: Exception, address: str, what: str, *, answer_lost: bool = False) -> SpooltopError:
-    """Returns the error of spooltop for what is wrong with a server, in the step ``what``. ``answer_lost``: what was sent may
-    have been done, if it is the server that cannot do it now."""
-    trouble = trouble_of(error)
-    made = type(trouble)(f"{what}: {trouble.what}", path=address, advice=trouble.advice)
-    if isinstance(made, Unavailable):
-        made.answer_lost = answer_lost
-    return made
-
-
 def reply_text(error: Exception) -> str | None:
     """Returns an error as the server answered it; None for any other."""
     if isinstance(error, ErrorReply):
@@ -128,15 +121,17 @@ def reply_text(error: Exception) -> str | None:
     return _IN_PIPELINE.sub("", str(error)) if text is None and isinstance(error, redis_errors.ResponseError) else text
 
 
+FAILURES = (redis_errors.RedisError, ValueError, OverflowError, RecursionError)
+"""Errors of redis-py for a server that does not answer, or answers what its parser does not take."""
+
+
 def trouble_of(error: Exception) -> SpooltopError:
-    """Returns what an error of redis-py means, or one of whoever reads its answers: ``Unavailable`` where it is no answer."""
+    """Returns what one of ``FAILURES`` means, or an error that the server answered: ``Unavailable`` where it is no answer."""
     if (text := reply_text(error)) is not None:
         kind, what, advice = known_reply(text)
         return kind(what, advice=advice)
-    if isinstance(error, redis_errors.InvalidResponse):
-        error = Nonsense("a far too long answer" if "far too long" in str(error) else NO_ANSWER)
-    if isinstance(error, Nonsense):  # the server may be mended, and asked again
-        return Unavailable(error.what, advice=error.advice)
+    if not isinstance(error, redis_errors.RedisError) or isinstance(error, redis_errors.InvalidResponse):
+        return Nonsense("a far too long answer" if "far too long" in str(error) else "no answer of a Redis server")
     cause = error.__cause__ or error.__context__
     return trouble_of_connection(cause if isinstance(cause, OSError) else OSError(str(error)))
 
@@ -181,7 +176,7 @@ def _connection_words(error: OSError) -> tuple[str, str]:
     if isinstance(error, TimeoutError):
         if "handshake" in str(error):
             return "the server does not speak TLS at this port, or is slow", _NO_TLS
-        return "no answer from the server in time", "look at the network, and at its log"
+        return _LATE, "look at the network, and at its log"
     words = escape(error.strerror or str(error))
     if words.startswith("SSL_CERT_FILE"):
         return words, "mend the name"
@@ -218,7 +213,7 @@ class Allowance:
 
     def begin(self, seconds: float, size: int, *, longest: float = 0.0) -> None:
         """Allows what comes from now on so many seconds and bytes in all, or up to ``longest`` seconds where it comes fast."""
-        now = time.monotonic()
+        now, self.seconds = time.monotonic(), seconds
         self._until, self._latest, self._bytes_left = now + seconds, now + max(seconds, longest), size
 
     @property
@@ -288,14 +283,47 @@ class _BoundedSocket(Struct):
         return getattr(self._over, name)
 
 
+_TIMEOUT = 5.0
+"""Seconds for a connection, and for an answer; longer than any wait that the queue asks of the server."""
+_LONGEST = 60.0
+"""Seconds for an answer that comes fast, in all."""
+_BYTES = 16 << 20
+"""Bytes of an answer that holds no message."""
+_MESSAGE_BYTES = 1 << 30
+"""Bytes of an answer that holds a message: a server takes fields of 512 MiB."""
+_expected = ContextVar("expected", default=_BYTES)
+
+
+@contextmanager
+def messages_expected() -> Iterator[None]:
+    """Lets answers to what is asked meanwhile be as large as a message."""
+    token = _expected.set(_MESSAGE_BYTES)
+    try:
+        yield
+    finally:
+        _expected.reset(token)
+
+
 class BoundedConnection:
-    """Part of a connection of redis-py, whose own limit begins anew with each byte that comes."""
+    """Part of a connection of redis-py, whose own limit begins anew with each byte that comes. Without an ``allowance`` of others
+    an answer may take so many bytes, and so long in all, counted from the last thing sent."""
 
     allowance: Allowance
 
     def __init__(self, *words: Any, allowance: Allowance | None = None, **options: Any) -> None:
+        self._is_own = allowance is None
         self.allowance = allowance or Allowance()
         super().__init__(*words, **options)
+
+    def _begin(self) -> None:
+        if self._is_own:
+            self.allowance.begin(_TIMEOUT, _expected.get(), longest=_LONGEST)
+
+    def send_packed_command(self, *words: Any, **more: Any) -> None:
+        sender: Any = super()
+        self._begin()
+        sender.send_packed_command(*words, **more)
+        self._begin()
 
     @property
     def socket_timeout(self) -> float:
@@ -309,6 +337,7 @@ class BoundedConnection:
 
     def _connect(self) -> Any:
         made: Any = super()
+        self._begin()
         return _BoundedSocket(made._connect(), self.allowance)
 
 
@@ -380,9 +409,10 @@ OPTIONS: Mapping[str, Any] = {
 
 class RedisClient:
     """Client with at most one connection. Each ``ask`` gets the rest of the time and of the bytes that ``begin`` allowed; any
-    failure closes the connection."""
+    failure closes the connection. ``address`` names the server in errors, without a password."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, address: str = "") -> None:
+        self.address = address
         self._options = dict(endpoint)
         self._kind = self._options.pop("connection_class")
         self._allowance = Allowance()
@@ -406,8 +436,9 @@ class RedisClient:
         return _end(*over.getsockname()[:2]), _end(*over.getpeername()[:2])
 
     def ask(self, *commands: Sequence[str | bytes | int]) -> list[Reply]:
-        """The answers to these commands, in their order. A connection that stood open may have been closed meanwhile: then it is
-        made again, once. Raises ``RedisError``, and ``Nonsense`` for data that is no answer of a Redis server."""
+        """The answers to these commands, in their order, with the errors among them. A connection that stood open may have been
+        closed meanwhile: then it is made again, once. Raises ``Unavailable`` (``answer_lost``: the commands may have been done),
+        and ``Refused`` or ``Unreadable`` for a login that the server refuses."""
         stood = self._connection is not None and self._connection._sock is not None
         self.sent_before = self.sent = False
         try:
@@ -418,8 +449,14 @@ class RedisClient:
                     raise
                 self.sent_before = self.sent
                 return self._exchange(commands)
-        except (ValueError, OverflowError, RecursionError):  # as the parser raises them
-            raise Nonsense(NO_ANSWER) from None
+        except FAILURES as error:
+            trouble = trouble_of(error)
+            trouble.path = self.address
+            if isinstance(trouble, Unavailable):
+                trouble.answer_lost = self.sent_before or self.sent
+                if trouble.what == _LATE:
+                    trouble.what = f"no answer from the server within {self._allowance.seconds:g} s"
+            raise trouble from None
 
     def _exchange(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Reply]:
         try:
@@ -484,7 +521,7 @@ def fields_of(reply: Reply) -> dict[str, Reply]:
 
 def _checked(reply: Reply, kind: type[_T]) -> _T:
     if not isinstance(reply, kind):
-        raise reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")
+        raise trouble_of(reply) if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")
     return reply
 
 

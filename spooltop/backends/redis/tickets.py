@@ -8,9 +8,6 @@ from __future__ import annotations
 import time
 from urllib.parse import unquote
 
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeout
-
 from spooltop.engine.tickets import EPOCH_MS, RedisTicket, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model import Action, Clock, Key, Lock, LockHolder, escape
@@ -25,9 +22,7 @@ from .client import (
     list_of,
     number_of,
     parse_url,
-    reply_text,
     text_of,
-    trouble_of,
     without_secrets,
 )
 
@@ -44,10 +39,6 @@ _NAMES_AT_MOST = 64
 _STEPS = 20
 _STEP = 1_000
 _QUEUE = ":queue"
-
-
-_WRONG = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
-"""Beginnings of the errors of a server that does not know this user, or wants another password."""
 
 
 class RedisTickets:
@@ -107,19 +98,12 @@ class RedisTickets:
         self._client.begin(self._seconds, _BYTES)
         try:
             found = self._look()
-        except RedisTimeout:
-            why = f"no answer from the server within {self._seconds:g} s"
-        except (RedisError, ErrorReply, Nonsense) as error:
-            reply = reply_text(error)
-            why = trouble_of(error).what if reply is None else f"the server answers with an error: {escape(reply)}"
-            if reply is not None and reply.startswith(_WRONG):
-                why = "the server wants another user or password: redis://USER:PASSWORD@HOST"
-        else:
-            self._again = _AGAIN
-            return found, _LEAST
-        self._client.close()  # half an answer may be on its way
-        wait, self._again = self._again, min(2 * self._again, _AGAIN_AT_MOST)
-        return (self._problem(why, failed=True),), wait
+        except SpooltopError as trouble:
+            self._client.close()  # half an answer may be on its way
+            wait, self._again = self._again, min(2 * self._again, _AGAIN_AT_MOST)
+            return (self._problem(trouble.what, failed=True),), wait
+        self._again = _AGAIN
+        return found, _LEAST
 
     def _problem(self, why: str, *, failed: bool = False) -> Lock:
         return Lock(self.shown, "redis", verdict="unknown", evidence=why, failed=failed)

@@ -120,8 +120,8 @@ def line_of(call: Callable[[], object]) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has a queue wait for little: each answer here is all that comes, or has no end."""
-    monkeypatch.setattr("spooltop.backends.redis.queue.group_consumer._TIMEOUT", 0.3)
-    monkeypatch.setattr("spooltop.backends.redis.queue.group_consumer._LONGEST", 2.0)
+    monkeypatch.setattr("spooltop.backends.redis.client._TIMEOUT", 0.3)
+    monkeypatch.setattr("spooltop.backends.redis.client._LONGEST", 2.0)
 
 
 SLOW = {"silence": pytest.mark.long}

@@ -8,56 +8,261 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import partial
-from time import time
-from typing import NamedTuple
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from itertools import chain
+from time import sleep
+from typing import Annotated, NamedTuple, TypeAlias
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
-from spooltop.errors import NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
-from spooltop.model import Capabilities, Pause, again_words, pause_words
+from spooltop.errors import AnswerLost, NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
+from spooltop.model import Capabilities, Frozen, Pause, again_words, pause_words
 from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 from spooltop.model.vocabulary import RUNNING, Action, Box, Clock, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
 
-from ...journal.item_operator import Account, EndedStep, ItemOperator
+from ...journal.item_operator import Account, EndedStep, ItemOperator, ref_of
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore
+from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told
 from ...plan_options import InjectedContent, pause_reason
-from ..client import Endpoint, ErrorReply, Reply, fields_of, list_of, number_of, text_of
+from ..client import Endpoint, ErrorReply, Reply, list_of, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
-from ..streams.listing import PendingEntry, StreamFetcher, aside_row, claim_row, claims_of, heads_of, waiting_row
+from ..streams.listing import PendingEntry, StreamFetcher, aside_row, claim_row, waiting_row
 from ..streams.server import (
-    CLAIMS,
-    HEADS,
     ID,
-    ZERO,
+    SOURCES,
     JudgedMember,
+    Look,
     Looker,
+    OperatorConnection,
     PidJudge,
-    StreamServer,
+    Word,
+    can_change,
+    check_master,
     id_order,
     judged_consumers,
 )
-from .changes import (
-    BATCHES,
-    LEAVES,
-    SOURCES,
-    BatchChanged,
-    BatchIntent,
-    Changed,
-    LoggedChanges,
-    OperatorConnection,
-    StepSender,
-    StreamChange,
-    StreamVerb,
-    Word,
-    can_change,
-    change_of,
-    check_master,
-    inverse,
-)
-from .scripts import HANDED
+from .scripts import ACT, HANDED, SETTLE
+
+# Changes of one message each, as a plan pins them and the journal holds them.
+
+_Pinned = Annotated[int, Meta(ge=-1, lt=1 << 53)]
+
+
+class StreamVerb(StrEnum):
+    """Kinds of changes.
+
+    ``HAND`` hands a claim over to ``~spooltop``, from where it is claimed again; ``GIVE`` gives one that was handed over back to
+    the consumer ``to``; ``COPY`` replaces a claim by a new entry, the last in order. ``ASIDE`` moves a claim, and ``ASIDE_NEW``
+    an entry that was never delivered, into the stream of the box ``to``. ``BACK`` gives a message that was set aside back to the
+    group: its entry where that still stands, else a copy; also a copy with ``copy`` in ``to``. ``MOVE`` moves a message from one
+    side stream to another. ``DROP`` deletes a message that was set aside, ``DROP_CLAIM`` a claim and its message, ``DROP_NEW`` an
+    entry that was never delivered. ``PUT`` adds an entry: ``data`` from the source ``consumer``. ``PAUSE`` writes the record of a
+    pause, ``to``, and ``RESUME`` removes one, ``id``. ``SET`` sets the last delivered id of the group ``consumer`` from ``id`` to
+    ``to``.
+    """
+
+    HAND = "hand"
+    GIVE = "give"
+    COPY = "copy"
+    ASIDE = "aside"
+    ASIDE_NEW = "aside-new"
+    BACK = "back"
+    MOVE = "move"
+    DROP = "drop"
+    DROP_CLAIM = "drop-claim"
+    DROP_NEW = "drop-new"
+    PUT = "put"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SET = "set"
+
+    __hash__ = str.__hash__
+
+
+LEAVES = frozenset({StreamVerb.DROP, StreamVerb.DROP_CLAIM, StreamVerb.DROP_NEW, StreamVerb.COPY})
+"""Changes without an inverse."""
+
+
+class StreamChange(Frozen, omit_defaults=True):
+    """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
+    when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, or ``force`` for a copy that
+    other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
+    ``notes`` are the tries and the reason of a message that is set aside, ``10 no good``: BACK takes them away, and an undo of it
+    writes them again. ``reverses`` is what an undo reverses, batch and place in it."""
+
+    verb: StreamVerb
+    id: str
+    box: str = ""
+    to: str = ""
+    consumer: str = ""
+    tries: _Pinned = 0
+    delivered: _Pinned = 0
+    data: bytes = b""
+    entry: str = ""
+    notes: Annotated[str, Meta(pattern=r"\A(?:[0-9]{1,9} [\s\S]*)?\Z")] = ""
+    reverses: tuple[int, int] | None = None
+
+    @property
+    def shown(self) -> str:
+        """Id by which people know the message."""
+        return self.entry or self.id
+
+
+def inverse(change: StreamChange, became: str) -> StreamChange | None:
+    """Returns the change that reverses ``change``, after which the message had the id ``became``; None where there is none."""
+    verb, id = change.verb, change.id
+    match verb:
+        case StreamVerb.HAND:
+            return StreamChange(StreamVerb.GIVE, id, "new", change.consumer, "~spooltop", change.tries, change.delivered)
+        case StreamVerb.GIVE:
+            return StreamChange(StreamVerb.HAND, id, "cur", "", change.to, change.tries, change.delivered)
+        case StreamVerb.ASIDE | StreamVerb.ASIDE_NEW:
+            return StreamChange(StreamVerb.BACK, became, change.to, tries=change.tries, entry=change.shown, notes=change.notes)
+        case StreamVerb.BACK if became == change.entry:
+            return StreamChange(StreamVerb.ASIDE, became, "new", change.box, "~spooltop", change.tries, -1, notes=change.notes)
+        case StreamVerb.BACK:
+            return StreamChange(
+                StreamVerb.ASIDE_NEW, became, "new", change.box, tries=change.tries, entry=change.entry, notes=change.notes
+            )
+        case StreamVerb.MOVE:
+            return StreamChange(StreamVerb.MOVE, became, change.to, change.box, entry=change.entry)
+        case StreamVerb.PUT:
+            return StreamChange(StreamVerb.ASIDE_NEW, became, "new", "trash")
+        case StreamVerb.PAUSE:
+            return StreamChange(StreamVerb.RESUME, change.to)
+        case StreamVerb.RESUME:
+            return StreamChange(StreamVerb.PAUSE, "", to=id)
+        case StreamVerb.SET:
+            return StreamChange(StreamVerb.SET, became, to=id, consumer=change.consumer)
+        case _:
+            return None
+
+
+# Journal of a group: an intent line before each batch of changes, and a result line after it. intent schema line operation
+# batch action time user undoes count changes reverses result schema line operation batch time outcomes A change has the members
+# of ``StreamChange`` that are not empty; an outcome is ``[outcome, reason, became]``. ``reverses`` are the places of the changes
+# that an undo reverses, ``[batch, place]``.
+
+
+class Changed(NamedTuple):
+    """The outcome of one change. ``became`` is the id that the message has after it."""
+
+    outcome: Outcome
+    reason: str = ""
+    became: str = ""
+
+
+class BatchIntent(Intent):
+    """The intent to make some changes in one step of the server. The step is the place of the first."""
+
+    changes: tuple[StreamChange, ...]
+    reverses: tuple[tuple[Number, Number], ...] = ()
+
+    def told(self) -> Iterator[Told]:
+        return ((change.shown, change.shown, "") for change in self.changes)
+
+    def checked(self) -> BatchIntent:
+        """The intent as its line holds it."""
+        return replace(self, changes=tuple(replace(change, data=b"", reverses=None) for change in self.changes))
+
+
+class BatchChanged(Frozen):
+    """The ``outcomes`` of the changes of a batch."""
+
+    outcomes: tuple[Changed, ...]
+
+    def each(self) -> Iterator[ItemOutcome]:
+        return (ItemOutcome(one.outcome, one.reason) for one in self.outcomes)
+
+
+LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, BatchChanged]"
+"""All that the journal holds of one operation on a group."""
+
+BATCHES = RecordType("messages", "the journal", "first", BatchIntent, BatchChanged)
+"""The record type of the journal of a group."""
+
+
+# Sends a batch of changes to the server, as one step; finds out what it did where its answer was lost.
+
+AT_ONCE = 25
+"""Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
+_PAUSES = (0.0, 0.1, 0.4, 1.0, 2.0)
+"""Seconds before each time that a step is sent, which is safe to repeat."""
+_NOT_DONE = Changed(Outcome.SKIPPED, "cut short before anything was changed")
+_REMEMBERED = 3600
+"""Seconds for which the last step of an operation that ended is remembered: a copy of it may still be on its way."""
+
+
+class StepSender(OperatorConnection):
+    """Makes changes in the group."""
+
+    def perform(self, intent: BatchIntent) -> tuple[Changed, ...]:
+        """Makes the changes of a batch. A step that is sent twice is done once. Raises ``Unavailable`` with ``answer_lost`` where
+        it is not known if it was done; after any other error it was not."""
+        step = self._step(intent.changes, intent.operation, intent.step, intent.user, str(intent.action))
+        return _changed(self._answer_again(*step), len(intent.changes))
+
+    def tried(self, changes: Sequence[StreamChange]) -> Iterator[Changed]:
+        """Yields what the server would do with each of these changes now. Changes nothing."""
+        for start in range(0, len(changes), AT_ONCE):
+            some = changes[start : start + AT_ONCE]
+            yield from _changed(self.answer(*self._step(some)), len(some))
+
+    def settled(self, intent: BatchIntent, *, look: bool) -> tuple[Changed, ...]:
+        """Returns what a batch did that was cut off. Unless it only has a ``look``, what was not done by now is never done."""
+        words = (SETTLE, 1, self.names.step(intent.operation), intent.step, "look" if look else "")
+        return _changed(self._answer_again("EVAL", *words), len(intent.changes))
+
+    def ended(self, operation: str) -> None:
+        """Lets the server forget the last step of an operation after a while, if it answers now: else some kilobytes stay."""
+        with suppress(SpooltopError):
+            self.ask(("EXPIRE", self.names.step(operation), _REMEMBERED))
+
+    def _step(
+        self, changes: Sequence[StreamChange], operation: str = "", first: int = 0, user: str = "", action: str = ""
+    ) -> list[Word]:
+        """Returns the command that makes these changes, or without an ``operation`` says what it would do."""
+        names = self.names
+        keys = (
+            names.stream, names.held, names.rejected, names.trash, names.audit, names.step(operation), names.later, names.paused
+        )  # fmt: skip
+        dry = "" if operation else "1"
+        words: list[Word] = ["EVAL", ACT, len(keys), *keys, names.group, dry, operation, first, user, action]
+        for one in changes:
+            tries, _, why = one.notes.partition(" ")
+            words += [one.verb.value, one.id, one.box, one.to, one.consumer, one.tries, one.delivered, one.data]
+            words += [tries or one.tries, why]
+        return words
+
+    def _answer_again(self, *command: Word) -> Reply:
+        """Sends a command that is safe to repeat, several times where the answer is lost. Raises as ``answer`` does."""
+        lost: Unavailable | None = None
+        for pause in _PAUSES:
+            sleep(pause)
+            try:
+                return self.answer(*command)
+            except SpooltopError as error:
+                if lost is None and not (isinstance(error, Unavailable) and error.answer_lost):
+                    raise
+                lost = AnswerLost(error.what, path=self.address, advice=error.advice)
+                if not isinstance(error, Unavailable):
+                    break
+        assert lost is not None  # else it has returned or raised
+        raise lost
+
+
+def _changed(reply: Reply, count: int) -> tuple[Changed, ...]:
+    words = [text_of(word) for word in list_of(reply)]
+    if words == ["settled"]:
+        return (_NOT_DONE,) * count
+    if len(words) != 3 * count:
+        raise Unreadable(f"the server answered {len(words)} words for {count} changes")
+    return tuple(Changed(Outcome(words[at]), words[at + 1], words[at + 2]) for at in range(0, len(words), 3))
+
 
 # Ways to put a message back to work, and which of them the consumers of a group allow.
 
@@ -72,18 +277,18 @@ class RequeueMethod(NamedTuple):
     words: str
 
 
-def chosen_way(server: OperatorConnection, *, asked: bool, groups: int) -> RequeueMethod:
-    """Chooses the best way that the consumers of the group allow. ``asked``: copies are wanted; ``groups`` are those of the
-    stream. Raises as ``OperatorConnection.ask``."""
+def chosen_way(server: OperatorConnection, look: Look, *, asked: bool) -> RequeueMethod:
+    """Chooses the best way that the consumers of the group allow. ``asked``: copies are wanted. Raises as
+    ``OperatorConnection.answer``."""
     if asked:
         return RequeueMethod(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
-    if _worker_is_running(server):
+    if any(one.lease is not None for one in look.consumers):
         return RequeueMethod(False, f"{_HANDED}: workers of spooltop take it first.")
     none = "no worker of spooltop is running in the group"
     taken = _last_was_taken(server)
-    if taken:
+    if taken == "taken":
         return RequeueMethod(False, f"{_HANDED}: {none}, but its consumers took what was handed over before.")
-    if taken is None:
+    if taken != "passed":
         seen = _autoclaim_was_seen(server)
         if seen:
             return RequeueMethod(
@@ -97,7 +302,7 @@ def chosen_way(server: OperatorConnection, *, asked: bool, groups: int) -> Reque
         why = f"{none}, and nobody was seen to use XAUTOCLAIM"
     else:
         why = f"{none}, and what was handed over before still waits while newer entries were delivered"
-    if groups > 1:
+    if len(look.groups) > 1:
         return RequeueMethod(
             False,
             f"{_HANDED}, but {why}: {_NEVER}. With --copy and --force it is put again as a new entry, which the other groups get "
@@ -106,27 +311,14 @@ def chosen_way(server: OperatorConnection, *, asked: bool, groups: int) -> Reque
     return RequeueMethod(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
 
 
-def _worker_is_running(server: OperatorConnection) -> bool:
-    """True if a worker of spooltop in the group has a lease."""
-    at = "0"
-    while True:
-        after, flat = list_of(server.ask("look", ("HSCAN", server.names.consumers, at, "COUNT", 100))[0])
-        known = [text_of(name) for name in list_of(flat)[::2]]
-        if known and number_of(server.ask("look", ("EXISTS", *map(server.names.lease, known)))[0]):
-            return True
-        if (at := text_of(after)) == "0":
-            return False
-
-
-def _last_was_taken(server: OperatorConnection) -> bool | None:
-    """True if consumers took some of what was handed over last, False if all of it waits and newer entries were delivered since;
-    None where that is not known."""
+def _last_was_taken(server: OperatorConnection) -> str:
+    """``taken`` if consumers took some of what was handed over last, ``passed`` if all of it waits and newer entries were
+    delivered since; else something else."""
     names = server.names
     try:
-        found = [text_of(one) for one in list_of(server.run("look", HANDED, [names.audit, names.stream], [names.group]))]
+        return text_of(server.answer("EVAL", HANDED, 2, names.audit, names.stream, names.group))
     except (NotASpool, Unreadable):  # no such group, or nothing that it was asked for
-        return None
-    return {"taken": True, "passed": False}.get(found[0]) if found else None
+        return ""
 
 
 _COPIED = "Each is replaced by a new entry with the old id in its field ~id, the last in order"
@@ -137,11 +329,8 @@ _LATER_BY_COPY = "If it still waits later, --box new --copy puts it again as a n
 
 def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
     """True if a client of this server has used XAUTOCLAIM since it was started; None where it does not tell."""
-    try:
-        (stats,) = server.try_all("look", ("INFO", "commandstats"))
-    except SpooltopError:  # this user may not ask
-        return None
-    if isinstance(stats, ErrorReply):
+    (stats,) = server.ask(("INFO", "commandstats"))
+    if isinstance(stats, ErrorReply):  # this user may not ask
         return None
     found = re.search(_AUTOCLAIMS, text_of(stats))
     return found is not None and int(found[1]) > 0
@@ -154,12 +343,11 @@ _COUNTED = 10_000
 _ID = r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z"
 
 
-def pause_plan(server: OperatorConnection, request: Request, user: str) -> Candidates:
+def pause_plan(server: OperatorConnection, look: Look, request: Request, user: str) -> Candidates:
     """Pins that the queue is not paused, or for RESUME the record of its pause. Raises ``UsageError`` for a reason that is too
     long."""
     now, reason, pauses = request.at, pause_reason(request.options), request.action is Action.PAUSE
-    (reply,) = server.ask("look", ("GET", server.names.paused))
-    found = None if reply is None else text_of(reply)
+    found = None if look.paused is None else text_of(look.paused)
     if pauses is (found is not None):
         why = "it is not paused" if found is None else f"it is paused already, {pause_words(_pause(found, now), now)}"
         return Candidates(refused=[Refusal(_row(server), why)])
@@ -187,29 +375,29 @@ def _row(server: OperatorConnection) -> Row:
     return Row(server.address, Box.CUR, server.address, server.address)
 
 
-def inject_plan(options: JsonObject, groups: int, now: float) -> Candidates:
+def inject_plan(look: Look, options: JsonObject, now: float) -> Candidates:
     """Checks the options of test messages. Raises ``UsageError``."""
     content = InjectedContent(options, _MOST_BYTES)
     first = content.data(1, "", now)
     notes = content.first_notes(first, first)
-    if groups > 1:
-        notes += (f"All {groups:,} groups of this stream get it.",)
+    if len(look.groups) > 1:
+        notes += (f"All {len(look.groups):,} groups of this stream get it.",)
     effect = "Test messages are put at the end of the stream; running consumers claim them."
     return Candidates(notes=notes, effect=effect)
 
 
-def set_plan(server: OperatorConnection, options: JsonObject) -> Candidates:
+def set_plan(server: OperatorConnection, look: Look, options: JsonObject) -> Candidates:
     """Pins the id last delivered to a group and the one that it gets. Options: ``source``, the group; ``value``, an id, ``0`` or
     ``$``. Raises ``UsageError``."""
     source, value = options.get("source"), options.get("value")
     if not isinstance(source, str) or not isinstance(value, (str, int)) or isinstance(value, bool):
         raise UsageError("set-cursor: which group, to what id?", advice="spooltop cursors URL --set GROUP=ID")
-    groups = groups_of(server)
+    groups = {group.name: group.last_delivered for group in look.groups}
     row = Row(source, Box.CUR, source, server.address, source=source)
     if source not in groups:
         there = ", ".join(sorted(map(escape, groups)))
         return Candidates(refused=[Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
-    return set_item(server, StreamChange(StreamVerb.SET, groups[source], to=_id(server, value), consumer=source))
+    return set_item(server, StreamChange(StreamVerb.SET, groups[source], to=_id(look, value), consumer=source))
 
 
 def set_item(server: OperatorConnection, change: StreamChange) -> Candidates:
@@ -220,7 +408,7 @@ def set_item(server: OperatorConnection, change: StreamChange) -> Candidates:
         return Candidates(refused=[Refusal(row, f"it is {after} already")])
     back = id_order(after) < id_order(before)
     first, last = (after, before) if back else (before, after)
-    count, _ = _fetcher(server).skip(f"({first}", last, _COUNTED)
+    count, _ = StreamFetcher(server.ask, server.names).skip(f"({first}", last, _COUNTED)
     many = f"{'≥ ' if count == _COUNTED else ''}{count:,} message{'' if count == 1 else 's'}"
     what = f"{many} would be delivered again" if back else f"{many} would be skipped"
     words = f"{escape(group)}: {before} → {after}"
@@ -230,13 +418,9 @@ def set_item(server: OperatorConnection, change: StreamChange) -> Candidates:
     return Candidates([RowItem(row, change, what, words, after)], notes=tuple(notes), effect=effect)
 
 
-def _fetcher(server: OperatorConnection) -> StreamFetcher:
-    return StreamFetcher(partial(server.ask, "look"), server.names, time)
-
-
-def _id(server: OperatorConnection, value: str | int) -> str:
+def _id(look: Look, value: str | int) -> str:
     if value == "$":
-        return _fetcher(server).skip("-", "+", 1, back=True)[1] or ZERO
+        return look.last
     found_id = re.match(_ID, str(value))
     if found_id is None:
         raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")
@@ -244,13 +428,6 @@ def _id(server: OperatorConnection, value: str | int) -> str:
 
 
 # Messages of a group as rows, found in pages that the server answers fast.
-
-_PAGE = 500
-_HEADS = 100
-"""Entries whose contents the server reads in one step."""
-_TOGETHER = 25
-"""Messages that are asked for by their ids at once: each is a script of its own, and nobody else is answered meanwhile."""
-
 
 Judge = Callable[[], Mapping[str, JudgedMember]]
 """Judges the consumers of the group, by their names."""
@@ -265,15 +442,6 @@ class PinnedRow(NamedTuple):
     @property
     def tries(self) -> int:
         return self.row.attempt or 0
-
-
-def groups_of(server: OperatorConnection) -> dict[str, str]:
-    """Returns the groups of the stream, with the id last delivered to each. Raises as ``OperatorConnection.ask``."""
-    found: dict[str, str] = {}
-    for one in list_of(server.ask("look", ("XINFO", "GROUPS", server.names.stream))[0]):
-        facts = fields_of(one)
-        found[text_of(facts.get("name"))] = text_of(facts.get("last-delivered-id"))
-    return found
 
 
 POISON = 3
@@ -300,23 +468,26 @@ _PURGE_EFFECT = (
     _TO_ASIDE, "It moves to the trash. Undo puts it back, as a copy where the entry is gone.",
     "They move to the trash. Undo puts them back, as copies where the entry is gone.",
 )  # fmt: skip
+_VERDICTS = {Verdict.ALIVE: RUNNING}
 _LOST = "it may be done twice: its consumer may still be at work"
 
 
 class GroupChooser:
     """Pins the messages of a group that are asked for. ``judge`` judges its consumers. Counts what may be ``poison``."""
 
-    def __init__(self, server: OperatorConnection, judge: Judge, request: Request) -> None:
+    def __init__(self, server: OperatorConnection, look: Look, judge: Judge, request: Request) -> None:
         self._server = server
+        self._fetcher = StreamFetcher(server.ask, server.names)
+        self._look = look
         self._judge = judge
-        self._ending: dict[str, str] = {}
-        """Consumers that were met and are dead once their leases end, with the evidence."""
+        self._judged: dict[str, JudgedMember] = {}
+        """Consumers that were met."""
         self._request = request
         self._action = request.action
         self._force = request.force
         self._now = bool(request.options.get("now"))
         self._copy = False
-        self._others = 0
+        self._others = len(look.groups) - 1
         self.poison = 0
 
     def choose(self) -> Candidates:
@@ -329,9 +500,8 @@ class GroupChooser:
         again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
         if selection.empty:
             return Candidates()
-        groups = len(groups_of(self._server))
-        way = chosen_way(self._server, asked=again or copies, groups=groups)
-        self._copy, self._others = way.copies, groups - 1
+        way = chosen_way(self._server, self._look, asked=again or copies)
+        self._copy = way.copies
         items: list[Item] = []
         refused: list[Refusal] = []
         named: set[str] = set()
@@ -356,7 +526,7 @@ class GroupChooser:
                     refused.append(found)
             progress.found(items)
         missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
-        verbs = {change_of(item).verb for item in items}
+        verbs = {ref_of(item, StreamChange).verb for item in items}
         final = bool(verbs) and verbs <= LEAVES
         notes: tuple[str, ...] = (way.words,) if verbs & {StreamVerb.HAND, StreamVerb.BACK} else ()
         if StreamVerb.COPY in verbs:
@@ -370,9 +540,10 @@ class GroupChooser:
         """Says who holds the claims that are not those of the dead."""
         counts: Counter[str] = Counter()
         for (verdict, consumer), count in unmatched.items():
-            why = self._ending.get(consumer)
+            one = self._judged.get(consumer)
             if verdict is not None:
-                counts[f"{escape(consumer)}: {why}" if why else {Verdict.ALIVE: RUNNING}.get(verdict, verdict.value)] += count
+                who = f"{escape(consumer)}: {one.evidence}" if one is not None and one.ends else _VERDICTS.get(verdict, verdict)
+                counts[who] += count
         return tuple(f"{count:,} not dead: {who}." for who, count in counts.most_common(_NAMED_WHY))
 
     def _pinned(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
@@ -383,49 +554,35 @@ class GroupChooser:
             yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
         begin = "-"
         if box is Box.NEW:
-            last = groups_of(self._server)[self._server.names.group]
+            last = self._look.group.last_delivered
             wanted = None if wanted is None else [id for id in wanted if id_order(id) > id_order(last)]
             begin = f"({last}"
         if box is not Box.CUR:
-            key = self._server.names.of_box(box)
-            for page in self._pages(HEADS, lambda *span: ("XRANGE", key, *span[:2], "COUNT", span[2]), begin, _HEADS, wanted):
-                for one in heads_of(page):
-                    row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
-                    by = one.notes.get("~by")  # a selection may name who set it aside
-                    yield PinnedRow(row if by is None or box is Box.NEW else replace(row, owner=Owner(name=by)), one)
+            for one in chain.from_iterable(self._pages(box, begin, wanted)):
+                row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
+                by = one.notes.get("~by")  # a selection may name who set it aside
+                yield PinnedRow(row if by is None or box is Box.NEW else replace(row, owner=Owner(name=by)), one)
 
     def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
         """Yields the claims of programs, or those that were handed ``back``."""
-        judged: dict[str, JudgedMember] = {}
-        words = ("heads" if heads else "", "XPENDING", self._server.names.stream, self._server.names.group)
-        for page in self._pages(CLAIMS, lambda *span: (*words, *span), "-", _HEADS if heads else _PAGE, ids):
-            wanted = [one for one in claims_of(page) if (one.consumer in (HANDED_BACK, LATER)) is back]
-            unknown = {one.consumer for one in wanted} - judged.keys()
+        for page in self._pages(Box.CUR, "-", ids, heads=heads):
+            wanted = [one for one in page if (one.consumer in (HANDED_BACK, LATER)) is back]
+            unknown = {one.consumer for one in wanted} - self._judged.keys()
             if unknown and not back:
                 known = self._judge()
-                judged |= {name: known[name] for name in unknown if name in known}
-                self._ending |= {name: one.evidence for name, one in judged.items() if one.ends}
+                self._judged |= {name: known[name] for name in unknown if name in known}
             for one in wanted:
-                yield PinnedRow(waiting_row(one) if back else claim_row(one, judged.get(one.consumer)), one)
+                yield PinnedRow(waiting_row(one) if back else claim_row(one, self._judged.get(one.consumer)), one)
 
     def _pages(
-        self, script: str, words: Callable[[str, str, int], Sequence[Word]], first: str, count: int, ids: Sequence[str] | None
-    ) -> Iterator[list[Reply]]:
-        """Yields what a script returns with the ``words`` for a range of ids and a number, in pages: all from ``first`` on, or
-        those with ``ids``."""
-        if ids is not None:
-            for start in range(0, len(ids), _TOGETHER):
-                spans = [words(id, id, 1) for id in ids[start : start + _TOGETHER]]
-                pages = self._server.ask("look", *(("EVAL", script, 1, self._server.names.stream, *span) for span in spans))
-                yield [one for page in pages for one in list_of(page)]
-            return
-        while True:
-            page = list_of(self._server.run("look", script, [self._server.names.stream], words(first, "+", count)))
-            if page:
-                yield page
-                first = f"({text_of(list_of(page[-1])[0])}"
-            if len(page) < count:
-                return
+        self, box: Box, begin: str, ids: Sequence[str] | None, *, heads: bool = True
+    ) -> Iterator[list[PendingEntry]]:  # fmt: skip
+        """Yields entries or claims in pages: all from ``begin`` on, or those with ``ids``."""
+        if ids is None:
+            yield from self._fetcher.pages(box, begin, heads=heads)
+        for start in range(0, len(ids or ()), AT_ONCE):  # each is a script of its own
+            spans = [self._fetcher.span(box, id, id, 1) for id in (ids or ())[start : start + AT_ONCE]]
+            yield [*chain.from_iterable(self._fetcher.read(*spans, heads=heads))]
 
     def _made(self, pinned: PinnedRow) -> Item | Refusal:
         return {Box.CUR: self._claim, Box.NEW: self._new}.get(pinned.row.box, self._aside)(pinned)
@@ -528,7 +685,7 @@ def _place(key: object) -> tuple[str, str]:
 
 def _effect(items: Sequence[Item], effects: Sequence[tuple[Set[StreamVerb], str, str]]) -> str:
     """Says what happens, where the words for a directory would be wrong."""
-    verbs = {StreamVerb.COPY if one.to == "copy" else one.verb for one in map(change_of, items)}
+    verbs = {StreamVerb.COPY if one.to == "copy" else one.verb for one in (ref_of(item, StreamChange) for item in items)}
     return next((one if len(items) == 1 else many for known, one, many in effects if verbs and verbs <= known), "")
 
 
@@ -566,11 +723,7 @@ _UNDO_EFFECTS = tuple(
         (_TO_ASIDE, "Each message is set aside again, unless it was taken since."),
     )
 )
-AT_ONCE = 25
-"""Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
-
-
-class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
+class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
     """Implements ``model.backend.Operator`` for the group ``names.group``, whose address is ``shown``. ``judge`` knows which
     consumers are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal on
     this machine: a stream can be trimmed by others. ``read_only`` says why nothing may be changed."""
@@ -584,32 +737,33 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
         store = LogStore(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
         super().__init__(shown, store, BATCHES, clock=clock, read_only=read_only)
         self._server = StepSender(endpoint, shown, names)
-        self._endpoint = endpoint
         self._judge = judge
 
     def _judged(self) -> Mapping[str, JudgedMember]:
         """Judges consumers as the views do, by a look of its own. Raises ``Unavailable``."""
-        server = StreamServer(self._endpoint)
+        return judged_consumers(Looker(self._server, self._server.names).look(), self._judge)
+
+    @contextmanager
+    def _state(self) -> Iterator[Look]:
         try:
-            return judged_consumers(Looker(server, self._server.names).look(), self._judge)
+            yield Looker(self._server, self._server.names).look()
         except Unavailable as trouble:
-            raise Unavailable(f"look: {trouble.what}", path=self._path, advice=trouble.advice) from None
-        finally:
-            server.close()
+            trouble.path = self._path
+            raise
 
     def capabilities(self) -> Capabilities:
         """Returns what may be done, asked of the server."""
         return can_change(self._server)
 
-    def _choose(self, request: Request, state: None) -> Candidates:
+    def _choose(self, request: Request, state: Look) -> Candidates:
         match request.action:
             case Action.INJECT:
-                return inject_plan(request.options, len(groups_of(self._server)), self._clock())
+                return inject_plan(state, request.options, self._clock())
             case Action.SET_CURSOR:
-                return set_plan(self._server, request.options)
+                return set_plan(self._server, state, request.options)
             case Action.PAUSE | Action.RESUME:
-                return pause_plan(self._server, request, self._user)
-        return GroupChooser(self._server, self._judged, request).choose()
+                return pause_plan(self._server, state, request, self._user)
+        return GroupChooser(self._server, state, self._judged, request).choose()
 
     def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
@@ -628,7 +782,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
                 for one in range(place + 1, last + 1)
             ]
         else:
-            changes = [change_of(item) for item in items]
+            changes = [ref_of(item, StreamChange) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
         return BatchIntent(tuple(changes), reverses)
 
@@ -664,7 +818,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
         for intent, outcome in logged.steps.values():
             yield intent, self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
 
-    def _backwards(self, logged: LoggedChanges, undos: Sequence[LoggedChanges], request: Request, state: None) -> Candidates:
+    def _backwards(self, logged: LoggedChanges, undos: Sequence[LoggedChanges], request: Request, state: Look) -> Candidates:
         over = {
             place
             for undo in undos
@@ -673,48 +827,39 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, None]):
             if one.outcome is Outcome.DONE
         }
         found = [
-            (change, None if (back := inverse(change, one.became)) is None else replace(back, reverses=(intent.step, place)))
+            (change, back and replace(back, reverses=(intent.step, place), data=b"force" if request.force else b""))
             for intent, outcomes in self._ended(logged)
             for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False))
             if one.outcome is Outcome.DONE and (intent.step, place) not in over
+            for back in [inverse(change, one.became)]
         ]
         notes = (f"{len(over):,} of {logged.first.count:,} undone already.",) if over else ()
         single = found[0][1] if len(found) == 1 else None
         if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
             made = self._undo_of_one(single, request.at)
             return replace(made, notes=(*made.notes, *notes))
-        copies = self._copies_only([back for _, back in found])
-        forced = b"force" if request.force else b""
+        # Consumers that only read new entries get what was set aside as such.
+        back_again = any(back is not None and back.verb is StreamVerb.BACK for _, back in found)
+        if back_again and chosen_way(self._server, state, asked=False).copies:
+            found = [(done, replace(back, to="copy") if back and back.verb is StreamVerb.BACK else back) for done, back in found]
         items: list[Item] = []
         refused: list[Refusal] = []
         words: Counter[str] = Counter()
         request.progress.begin("messages looked at", len(found))
-        for start in range(0, len(found), AT_ONCE):
-            some = [
-                (done, back and replace(back, data=forced, to="copy" if copies and back.verb is StreamVerb.BACK else back.to))
-                for done, back in found[start : start + AT_ONCE]
-            ]
-            request.progress.advance(len(some))
-            answers = iter(self._server.tried([back for _, back in some if back is not None]))
-            for done, back in some:
-                if back is None:
-                    refused.append(Refusal(row_of(done), _why_not(done)))
-                elif (told := next(answers)).outcome is not Outcome.DONE:
-                    refused.append(Refusal(row_of(back), told.reason, "would get the copy" in told.reason))
-                else:
-                    words[told.reason] += 1
-                    items.append(RowItem(row_of(back), back, escape(told.reason)))
+        answers = self._server.tried([back for _, back in found if back is not None])
+        for done, back in request.progress.each(found):
+            if back is None:
+                refused.append(Refusal(row_of(done), _why_not(done)))
+            elif (told := next(answers)).outcome is not Outcome.DONE:
+                refused.append(Refusal(row_of(back), told.reason, "would get the copy" in told.reason))
+            else:
+                words[told.reason] += 1
+                items.append(RowItem(row_of(back), back, escape(told.reason)))
         notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in words.items() if why), *notes)
         return Candidates(items, refused, notes, effect=_effect(items, _UNDO_EFFECTS))
 
-    def _copies_only(self, changes: Sequence[StreamChange | None]) -> bool:
-        """True where something was set aside that must be put again as new entries: consumers only read those."""
-        if not any(change is not None and change.verb is StreamVerb.BACK for change in changes):
-            return False
-        return chosen_way(self._server, asked=False, groups=len(groups_of(self._server))).copies
-
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
-        told = self._server.tried([change])[0]
+        told = next(self._server.tried([change]))
         late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
         if change.verb is not StreamVerb.SET:
             item = pause_item(self._server, change, now)

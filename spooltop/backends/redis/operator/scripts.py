@@ -326,13 +326,13 @@ for _, line in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 20)) d
     for id in string.gmatch(fields['handed'], '%S+') do
       if not changed[id] then
         local claim = redis.call('XPENDING', KEYS[2], ARGV[1], id, id, 1)[1]
-        if not claim or claim[2] ~= '~spooltop' then return {'taken'} end
+        if not claim or claim[2] ~= '~spooltop' then return 'taken' end
         waits = waits + 1
       end
     end
-    if waits > 0 then return {last and last > tonumber(string.match(line[1], '^%d+')) and 'passed' or 'unknown'} end
+    if waits > 0 then return last and last > tonumber(string.match(line[1], '^%d+')) and 'passed' or 'unknown' end
   end
   for id in string.gmatch(fields['ids'] or '', '%S+') do changed[id] = true end
 end
-return {'unknown'}
+return 'unknown'
 """

@@ -20,7 +20,7 @@ from spooltop.engine.waiting import ArrivalWatch
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model import Closing, Guarantee, OthersClaims, Pause, QueueIdentity, escape, json_object, mover_of
 
-from ..client import text_of
+from ..client import messages_expected, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from ..streams.server import SKIP
 from .group_consumer import (
@@ -28,12 +28,10 @@ from .group_consumer import (
     DATA,
     PUT,
     SOURCE,
-    Durability,
     GroupConsumer,
     StreamClaim,
     StreamMover,
     durability_of,
-    messages_expected,
     translated,
     wait_for_disk,
 )
@@ -77,14 +75,11 @@ class StreamArrivals(ArrivalWatch):
         super().close()
 
     def _listen(self) -> None:
-        last: bytes | str = "$"
-        wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream)
+        wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream, "$")
         while not self._stop.is_set():
             try:
                 with translated(self._address, "wait"), messages_expected():
-                    found = self._redis.execute_command(*wanted, last)
-                    newest = self._redis.xrevrange(self._stream, count=1) if found else []
-                last = newest[0][0] if newest else "$" if found else last
+                    found = self._redis.execute_command(*wanted)
             except SpooltopError:
                 self._stop.wait(LONGEST)
                 continue
@@ -141,12 +136,12 @@ class StreamQueue(Closing):
         self._ending = threading.Event()
         self._names = StreamNames(stream, text_of(self._found_group(stream, group, "open")["name"]))
         with translated(address, "open"):
-            durability = durability_of(connection)
+            synced, tells = durability_of(connection)
         self._key_window = key_window
-        self._waits = durable and durability is Durability.ASKED
+        self._waits = durable and tells
         kept = {
             Guarantee.ORDERED: True, Guarantee.KEY_FOREVER: key_window is None,
-            Guarantee.DURABLE: self._waits or durability is Durability.ALWAYS,
+            Guarantee.DURABLE: self._waits or synced,
         }  # fmt: skip
         self.guarantees = frozenset(guarantee for guarantee, is_kept in kept.items() if is_kept)
         """Guarantees that hold besides delivery at least once."""
@@ -185,7 +180,7 @@ class StreamQueue(Closing):
             return self._put_group([fields], ())[0]
         check_text("key", key)
         window = 0 if self._key_window is None else max(1, int(self._key_window * 1000))
-        with self._adding(key=key):
+        with translated(self.name, "put"):  # the same put again is safe
             pipe = self._redis.pipeline(transaction=False)
             record, claim = self._record(key)
             self._redis.register_script(PUT)([self._names.stream, record], [claim, window, *fields], pipe)
@@ -206,7 +201,7 @@ class StreamQueue(Closing):
         return ids + self._put_group(group, ids) if group else ids
 
     def _put_group(self, group: Sequence[Sequence[bytes]], before: Sequence[str]) -> list[str]:
-        with self._adding(before=before):
+        with self._adding(before):
             pipe = self._redis.pipeline(transaction=len(group) > 1 and not self._waits)
             for fields in group:
                 pipe.execute_command("XADD", self._names.stream, "*", *fields)
@@ -225,15 +220,13 @@ class StreamQueue(Closing):
         return answers
 
     @contextmanager
-    def _adding(self, key: str | None = None, before: Sequence[str] = ()) -> Iterator[None]:
+    def _adding(self, before: Sequence[str]) -> Iterator[None]:
         """Raises ``PutUnknown`` if the answer was lost after the command may have been sent."""
         try:
             with translated(self.name, "put"):
                 yield
-        except PutUnknown:
-            raise
         except Unavailable as found:
-            if not found.answer_lost or key is not None:  # with a key the same put again is safe
+            if not found.answer_lost:
                 raise
             what = f"{found.what}; the message may or may not have arrived"
             advice = "use key= for puts that are safe to repeat"
@@ -400,11 +393,10 @@ class StreamQueue(Closing):
         if group is None and len(groups) == 1:
             (group,) = groups
         if group is None or group not in groups:
+            what = "name one of the groups of the stream" if groups else "the stream has no consumer group"
             names = ", ".join(sorted(map(escape, groups))[:20])
-            if not groups:
-                advice = "spooltop init ADDRESS#STREAM/GROUP makes one"
-                raise NotASpool("the stream has no consumer group", path=self.name, advice=advice)
-            raise NotASpool("name one of the groups of the stream", path=self.name, advice=f"they are {names}")
+            advice = f"they are {names}" if groups else "spooltop init ADDRESS#STREAM/GROUP makes one"
+            raise NotASpool(what, path=self.name, advice=advice)
         return groups[group]
 
     def _counted_after(self, last: bytes) -> int:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from itertools import chain
+from time import time
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from spooltop.errors import Unavailable, Unreadable
-from spooltop.model import Box, Clock, Frozen, Key, ListQuery, Owner, Row, Selection, Verdict
+from spooltop.errors import Unavailable
+from spooltop.model import ASIDE, Box, Frozen, Key, ListQuery, Owner, Row, Selection, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames
-from .server import (
-    CLAIMS,
-    HEADS,
-    SKIP,
-    ZERO,
-    Command,
-    JudgedMember,
-    checked_id,
-    entry_time,
-    id_order,
-    translate_errors,
-)
+from .server import DESCRIBED, SKIP, ZERO, Command, JudgedMember, checked_id, entry_time, id_order, is_denied, translate_errors
 
 # Rows of lists: entries that wait, claims, and messages that were set aside.
 
@@ -43,44 +34,24 @@ class PendingEntry(Frozen):
     """Notes of spooltop about a message that was set aside, or put again."""
 
 
-def claims_of(reply: Reply, now: float = 0.0) -> list[PendingEntry]:
-    """Parses the answer to XPENDING or to the script CLAIMS; ``now`` is the clock of the server."""
-    return [_claim(list_of(one), now) for one in list_of(reply)]
-
-
-def _claim(parts: Sequence[Reply], now: float) -> PendingEntry:
-    id, consumer, deliveries = checked_id(parts[0]), text_of(parts[1]), number_of(parts[3])
-    if len(parts) < 6:
-        return PendingEntry(id, consumer, round(now * 1000) - number_of(parts[2]), deliveries)
-    size = number_of(parts[4])
-    return PendingEntry(
-        id, consumer, number_of(parts[2]), deliveries, None if size < 0 else size, _source(parts[5]), gone=size == -1
-    )
-
-
-def heads_of(reply: Reply) -> list[PendingEntry]:
-    """Parses the answer to XRANGE, or to the script HEADS."""
-    return [_head(list_of(one)) for one in list_of(reply)]
-
-
-def _head(parts: Sequence[Reply]) -> PendingEntry:
-    id, fields = checked_id(parts[0]), fields_by_name(parts[-1])
-    notes = {text_of(name): text_of(value) for name, value in fields.items() if name.startswith(b"~")}
-    if len(parts) == 4:
-        return PendingEntry(id, size=number_of(parts[1]), source=_source(parts[2]), notes=notes)
-    size = sum(len(name) + len(value) for name, value in fields.items() if not name.startswith(b"~"))
-    size = len(fields[b"data"]) if b"data" in fields else size
-    return PendingEntry(id, size=size, source=_source(fields.get(b"source")), notes=notes)
-
-
-def fields_by_name(reply: Reply) -> Mapping[bytes, bytes]:
+def fields_by_name(reply: Reply) -> dict[bytes, bytes]:
     """Returns the fields of an entry."""
     flat = [bytes_of(one) for one in list_of(reply)]
     return dict(zip(flat[::2], flat[1::2], strict=False))
 
 
-def _source(reply: Reply) -> str | None:
-    return None if reply is None else text_of(reply)
+def _described(
+    id: Reply, consumer: Reply, idle: Reply = 0, deliveries: Reply = 0, size: Reply = -2, source: Reply = None,
+    notes: Reply = None, now: Reply = None,
+) -> PendingEntry:  # fmt: skip
+    """Parses what the script DESCRIBED returns of an entry or a claim, or what the command itself does: then the fields of an
+    entry are in place of ``consumer``."""
+    number, at = number_of(size), round(time() * 1000) if now is None else number_of(now)
+    return PendingEntry(
+        checked_id(id), text_of(consumer) if isinstance(consumer, bytes) else "", at - number_of(idle), number_of(deliveries),
+        None if number < 0 else number, None if source is None else text_of(source), number == -1,
+        {text_of(name): text_of(value) for name, value in fields_by_name(notes or []).items()},
+    )  # fmt: skip
 
 
 def claim_row(claim: PendingEntry, judged: JudgedMember | None) -> Row:
@@ -127,12 +98,14 @@ def _reason(box: Box, notes: Mapping[str, str]) -> str:
     return f"{done} by {notes['~by']}"
 
 
-# Fetches pieces of a stream and of the list of pending messages: short ones, without the contents where scripts may run.
+# Fetches pieces of a stream and of the list of pending messages: short ones, without the contents of entries.
 
-PAGE = 100
-"""Entries in one answer with their sizes."""
+_PAGE = 100
+"""Entries in one answer."""
 _CLAIMS_PAGE = 50
 """Claims in one answer, each with the size of its entry."""
+_PLAIN_CLAIMS = 500
+"""Claims in one answer without the sizes of their entries."""
 _SKIPPED = 200
 """Entries that the server counts in one step: it reads their contents for that, some 3.5 µs each."""
 _CLAIMS_SKIPPED = 500
@@ -143,67 +116,83 @@ def id_after(id: str) -> str:
     return f"({id}" if id else "-"
 
 
-_T = TypeVar("_T")
-
-
 class StreamFetcher(Struct):
-    """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. ``now`` is the clock of the server. Every
-    method may raise ``Unavailable``."""
+    """Reads one stream and one of its groups: the entries in ``Box.NEW`` or in the side stream of a box, or in ``Box.CUR`` the
+    claims, of a ``consumer`` or of all. Every method may raise ``Unavailable``."""
 
     _ask: Callable[..., list[Reply]]
     _names: StreamNames
-    _now: Clock
-    _scripts: bool = True
     entry_size: int = 0
     """Bytes of an entry in the mean, as far as that is known."""
+    _scripts: bool = True
+    """False for a user who may not run scripts."""
 
-    def entries(
-        self, begin: str, end: str, most: int, consumer: str | None = None, *, box: Box = Box.NEW, back: bool = False
-    ) -> list[PendingEntry]:
-        """Returns up to ``most`` entries between two ids, the last ones first with ``back``; those of the side stream of a
-        ``box`` that has one, or the claims of a ``consumer``, oldest id first. With size and source where scripts may run."""
-        now = 0.0 if consumer is None else self._now()
+    def span(
+        self, box: Box, begin: str, end: str, count: int, consumer: str | None = None, *, back: bool = False
+    ) -> Command:  # fmt: skip
+        """Returns the command that reads up to ``count`` entries or claims between two ids, the last ones first with ``back``."""
+        if box is not Box.CUR:
+            name, *ends = ("XREVRANGE", end, begin) if back else ("XRANGE", begin, end)
+            return (name, self._names.of_box(box), *ends, "COUNT", count)
+        named = () if consumer is None else (consumer,)  # a name may be empty
+        return ("XPENDING", self._names.stream, self._names.group, begin, end, count, *named)
 
-        def page(reply: Reply) -> tuple[int, str, list[PendingEntry]]:
-            found = heads_of(reply) if consumer is None else claims_of(reply, now)
-            return len(found), found[-1].id if found else "", found
+    def read(self, *spans: Command, heads: bool = True) -> list[list[PendingEntry]]:
+        """Returns what each of some commands reads; without size and source of claims, which the server finds slowly, where
+        ``heads`` is False."""
+        replies = self._run(spans, DESCRIBED, "heads" if heads else "") if spans else ()
+        with translate_errors():
+            return [[_described(*list_of(one)) for one in list_of(reply)] for reply in replies]
 
-        script, step = (HEADS, PAGE) if consumer is None else (CLAIMS, _CLAIMS_PAGE)
-        pages = self._pages(script, page, self.fitting(step), begin, end, most, consumer, box=box, back=back)
-        return [one for _, _, found in pages for one in found]
+    def _run(self, spans: Sequence[Command], script: str, *words: str) -> list[Reply]:
+        """Returns the answers to a script for each of some commands, or to the commands themselves."""
+        if self._scripts:
+            replies = self._ask(*(("EVAL_RO", script, 1, span[1], *words, *span) for span in spans))
+            if not any(map(is_denied, replies)):
+                return replies
+            self._scripts = False
+        return self._ask(*spans)
 
-    def skip(self, begin: str, end: str, most: int, consumer: str | None = None, *, back: bool = False) -> tuple[int, str]:
-        """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them."""
-        step, count, last = _CLAIMS_SKIPPED if consumer is not None else self.fitting(_SKIPPED), 0, ""
-        for some, at, _ in self._pages(SKIP, skipped, step, begin, end, most, consumer, back=back):
-            count, last = count + some, at or last
+    def pages(
+        self, box: Box, begin: str, end: str = "+", most: int = 1 << 62, consumer: str | None = None, *, heads: bool = True
+    ) -> Iterator[list[PendingEntry]]:  # fmt: skip
+        """Yields up to ``most`` entries or claims between two ids, oldest id first."""
+        step = self.fitting(_PAGE if box is not Box.CUR else _CLAIMS_PAGE if heads else _PLAIN_CLAIMS)
+        while most > 0:
+            wanted = min(step, most)
+            (found,) = self.read(self.span(box, begin, end, wanted, consumer), heads=heads)
+            yield found
+            if len(found) < wanted:
+                return
+            most, begin = most - wanted, f"({found[-1].id}"
+
+    def skip(
+        self, begin: str, end: str, most: int, box: Box = Box.NEW, consumer: str | None = None, *, back: bool = False
+    ) -> tuple[int, str]:  # fmt: skip
+        """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them, of the first
+        with ``back``."""
+        step, count, last = _CLAIMS_SKIPPED if box is Box.CUR else self.fitting(_SKIPPED), 0, ""
+        while count < most:
+            wanted = min(step, most - count)
+            number, at, _ = self._skipped(self.span(box, begin, end, wanted, consumer, back=back))
+            count, last = count + number, at or last
+            if number < wanted:
+                break
+            begin, end = (begin, f"({last}") if back else (f"({last}", end)
         return count, last
 
     def first(self, begin: str) -> tuple[str, int]:
         """Returns the id of the first entry from an id on, "" where there is none, and its size."""
-        _, id, size = next(self._pages(SKIP, skipped, 1, begin, "+", 1))
-        return id, size
+        return self._skipped(self.span(Box.NEW, begin, "+", 1))[1:]
 
-    def _pages(
-        self, script: str, parse: Callable[[Reply], tuple[int, str, _T]], step: int, begin: str, end: str, most: int,
-        consumer: str | None = None, *, back: bool = False, box: Box = Box.NEW,
-    ) -> Iterator[tuple[int, str, _T]]:  # fmt: skip
-        """Yields what ``parse`` makes of up to ``most`` entries or claims between two ids, ``step`` of them at a time: their
-        number, the id of the last of them, and more."""
-        while most > 0:
-            wanted = min(step, most, most if self._scripts else PAGE)
-            if consumer is not None:  # a name may be empty
-                plain: Command = ("XPENDING", self._names.stream, self._names.group, begin, end, wanted, consumer)
-            elif back:
-                plain = ("XREVRANGE", self._names.stream, end, begin, "COUNT", wanted)
-            else:
-                plain = ("XRANGE", self._names.of_box(box), begin, end, "COUNT", wanted)
-            page = number, last, _ = self._run(script, plain, parse)
-            yield page
-            if number < wanted:
-                return
-            most -= number
-            begin, end = (begin, f"({last}") if back else (f"({last}", end)
+    def _skipped(self, span: Command) -> tuple[int, str, int]:
+        (reply,) = self._run([span], SKIP)
+        with translate_errors():
+            found = list_of(reply)
+            if not self._scripts:
+                return len(found), text_of(list_of(found[-1])[0]) if found else "", 0
+            number, last, size = found
+            return number_of(number), text_of(last), number_of(size)
 
     def fitting(self, most: int, size: int = 1 << 20) -> int:
         """Returns how many entries, up to ``most``, the server reads in one step of about ``size`` bytes."""
@@ -227,32 +216,8 @@ class StreamFetcher(Struct):
 
     def claim(self, id: str) -> PendingEntry | None:
         """Returns who holds a message now, without its size; None where nobody does."""
-        (reply,) = self._ask(("XPENDING", self._names.stream, self._names.group, id, id, 1))
-        with translate_errors():
-            return next(iter(claims_of(reply, self._now())), None)
-
-    def _run(self, script: str, plain: Command, parse: Callable[[Reply], _T]) -> _T:
-        """Runs a script, or the plain command where this user or an old server does not let it run."""
-        reply: Reply = None
-        if self._scripts:
-            heads = ("heads",) if script == CLAIMS else ()
-            (reply,) = self._ask(("EVAL_RO", script, 1, plain[1], *heads, *plain))
-            if isinstance(reply, ErrorReply):
-                words = str(reply)
-                self._scripts = not (words.startswith(("NOPERM", "ERR unknown command")) or "permissions" in words)
-        if not self._scripts:
-            (reply,) = self._ask(plain)
-        with translate_errors():
-            return parse(reply)
-
-
-def skipped(reply: Reply) -> tuple[int, str, int]:
-    """Returns the answer to the script SKIP, also from the entries themselves: then without a size."""
-    with translate_errors():
-        parts = list_of(reply)
-        if len(parts) == 3 and isinstance(parts[0], int):
-            return parts[0], text_of(parts[1]), number_of(parts[2])
-        return len(parts), text_of(list_of(parts[-1])[0]) if parts else "", 0
+        (found,) = self.read(self.span(Box.CUR, id, id, 1), heads=False)
+        return found[0] if found else None
 
 
 # Parts of a list, each in the order of ids: entries that were never delivered, or the claims of one consumer. A part knows its
@@ -264,15 +229,16 @@ _WALKED = 10_000
 
 class Part(Struct):
     """A part with ``count`` rows: entries that wait, messages that were set aside into a ``box``, or what the list of pending
-    ones has under a ``consumer``, with its verdict ``judged``; None: they were handed back, and wait. ``span`` are the ids of its
-    first and last row, as far as they are known, ``marks`` are positions, each with the id of the row before it."""
+    ones (``Box.CUR``) has under a ``consumer``, with its verdict ``judged``; None: they were handed back, and wait. ``span`` are
+    the ids of its first and last row, as far as they are known, ``marks`` are positions, each with the id of the row before
+    it."""
 
     fetcher: StreamFetcher
     count: int
+    box: Box
     consumer: str | None = None
     judged: JudgedMember | None = None
     span: tuple[str, str] | None = None
-    box: Box = Box.NEW
     retention: float = 0.0
     marks: dict[int, str] = field(default_factory=lambda: {0: ""})
 
@@ -283,7 +249,8 @@ class Part(Struct):
             return []
         behind = self.count - start
         if self.consumer is None and behind <= _WALKED and behind < start - self._nearest(start):
-            return self._last(behind)[: stop - start]
+            _, first = self.fetcher.skip(id_after(self.marks[0]), "+", behind, back=True)
+            return self._between(first, "+", stop - start) if first else []
         found = self._between(id_after(self._before(start)), "+", stop - start)
         if found and start + len(found) < self.count:
             self.marks[start + len(found)] = found[-1].id
@@ -291,10 +258,7 @@ class Part(Struct):
 
     def rows(self) -> Iterator[Sequence[Row]]:
         """Yields all rows in pages."""
-        before = self.marks[0]
-        while page := self._between(id_after(before), "+", 1_000):
-            yield page
-            before = page[-1].name
+        return map(self._rows, self.fetcher.pages(self.box, id_after(self.marks[0]), consumer=self.consumer))
 
     def find(self, id: str) -> int | None:
         """Returns the position of an id, None where it is not in this part; far from every known position it is estimated."""
@@ -303,7 +267,7 @@ class Part(Struct):
         if 0 not in known or not self._between(id, id, 1):
             return None
         at = max(known)
-        counted, last = self.fetcher.skip(id_after(self.marks[at]), id, min(_WALKED, self.count), self.consumer)
+        counted, last = self._skip(self.marks[at], id, min(_WALKED, self.count))
         if last == id:
             return at + counted - 1
         if self.span is None:
@@ -315,21 +279,19 @@ class Part(Struct):
 
     def _between(self, begin: str, end: str, most: int) -> list[Row]:
         """Fetches up to ``most`` rows between two ids."""
-        found = self.fetcher.entries(begin, end, most, self.consumer, box=self.box)
+        return [*chain.from_iterable(map(self._rows, self.fetcher.pages(self.box, begin, end, most, self.consumer)))]
+
+    def _skip(self, before: str, end: str, most: int) -> tuple[int, str]:
+        """Counts up to ``most`` rows behind the id ``before``; returns the id of the last of them too."""
+        return self.fetcher.skip(id_after(before), end, most, self.box, self.consumer)
+
+    def _rows(self, found: list[PendingEntry]) -> list[Row]:
         if self.judged is not None:
             return [claim_row(claim, self.judged) for claim in found]
-        if self.box is not Box.NEW:
+        if self.box in ASIDE:
             return [aside_row(self.box, head, self.retention) for head in found]
         delays = self.fetcher.delays([one.id for one in found]) if self.consumer == LATER else [None] * len(found)
         return list(map(waiting_row, found, delays))
-
-    def _last(self, most: int) -> list[Row]:
-        """Returns the ``most`` last entries, or as many of these from their beginning as a window shows."""
-        low = id_after(self.marks[0])
-        if most > 1_000:
-            _, first = self.fetcher.skip(low, "+", most, back=True)
-            return self._between(first, "+", min(most, 200)) if first else []
-        return list(map(waiting_row, self.fetcher.entries(low, "+", most, back=True)))[::-1]
 
     def _nearest(self, start: int) -> int:
         """Returns the last position up to ``start`` before which the id is known."""
@@ -344,7 +306,7 @@ class Part(Struct):
             before = self.marks[start] = f"{first + (last - first) * start // self.count}-0"
             return before
         while position < start:
-            counted, last_id = self.fetcher.skip(id_after(before), "+", min(5_000, start - position), self.consumer)
+            counted, last_id = self._skip(before, "+", min(5_000, start - position))
             if counted == 0:
                 break
             position, before = position + counted, last_id
@@ -425,13 +387,10 @@ class PagedListing(Struct):
         return None
 
     def keys(self) -> Iterator[Key]:
-        """Yields all keys, in order. Raises ``Unreadable`` where the server stops answering."""
-        try:
-            for part in reversed(self._parts) if self._backwards else self._parts:
-                rows = (row.key for page in part.rows() for row in page)
-                yield from reversed(list(rows)) if self._backwards else rows
-        except Unavailable as trouble:
-            raise Unreadable(str(trouble), advice="try again") from None
+        """Yields all keys, in order. Raises ``Unavailable``."""
+        for part in reversed(self._parts) if self._backwards else self._parts:
+            rows = (row.key for page in part.rows() for row in page)
+            yield from reversed(list(rows)) if self._backwards else rows
 
 
 def in_order_of_ids(query: ListQuery) -> bool | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -57,13 +57,11 @@ from .listing import (
     PendingEntry,
     StreamFetcher,
     claim_row,
-    claims_of,
     id_after,
     in_order_of_ids,
 )
 from .server import (
     ID,
-    Command,
     GroupState,
     JudgedMember,
     Look,
@@ -74,7 +72,6 @@ from .server import (
     entry_time,
     id_order,
     judged_consumers,
-    translate_errors,
 )
 
 # Number of the entries that a group has not been given yet, also where the server has lost count of them.
@@ -304,10 +301,6 @@ def _row(one: JudgedMember, claims: Sequence[Row], now: float) -> ConsumerRow:
 
 _MOST = 24
 """Claims that a look reads, about 65 bytes each: all where there are no more."""
-_LEAST = 4
-"""Claims of each verdict that are read where there are more."""
-_UNDELIVERED = "undelivered"
-"""Key of the answer that tells the first entry that was not delivered yet."""
 _CONSUMERS = 8
 """Consumers of one verdict whose claims are read then."""
 
@@ -324,22 +317,22 @@ class SeenClaims(NamedTuple):
     handed_at: float | None = None
 
 
-def _wanted(judged: Mapping[str, JudgedMember]) -> list[tuple[str, int]]:
-    """Returns the consumers whose claims are read, and how many of each: of the dead ones most."""
-    holding = [one for one in judged.values() if one.pending]
+def _holding(judged: Mapping[str, JudgedMember]) -> list[JudgedMember]:
+    """Returns the consumers with claims, dead ones first, then those that did not ask for the longest time."""
+    holding = (one for one in judged.values() if one.pending)
+    return sorted(holding, key=lambda one: (_RANKS.index(one.verdict), -(one.idle or 0.0), one.name))
+
+
+def _wanted(holding: Sequence[JudgedMember]) -> list[tuple[str, int]]:
+    """Returns the consumers whose claims are read, and how many of each: of the first ones most."""
     if sum(one.pending for one in holding) <= _MOST:
         return [(one.name, one.pending) for one in holding]
-    groups = [[one for one in holding if one.verdict is verdict] for verdict in (Verdict.DEAD, Verdict.UNKNOWN, Verdict.ALIVE)]
-    groups = [sorted(some, key=lambda one: -(one.idle or 0.0))[:_CONSUMERS] for some in groups if some]
-    found: list[tuple[str, int]] = []
-    left = _MOST
-    for others, some in zip(range(len(groups) - 1, -1, -1), groups, strict=True):
-        share = left - others * _LEAST
-        for number, one in enumerate(some):
-            most = min(one.pending, share // (len(some) - number))
-            if most:
-                found.append((one.name, most))
-            share, left = share - most, left - most
+    found, left = [], _MOST
+    for _, some in groupby(holding, lambda one: one.verdict):
+        for one in islice(some, _CONSUMERS):
+            most = min(one.pending, max(1, left * 2 // 3))
+            found.append((one.name, most))
+            left -= most
     return found
 
 
@@ -351,7 +344,7 @@ _BOXES = (Box.NEW, Box.CUR)
 _PERIOD = 1.0
 _FOLLOWED = 100
 _KEPT = 6
-_RANKS = {Verdict.DEAD: 0, Verdict.UNKNOWN: 1, Verdict.ALIVE: 2}
+_RANKS = (Verdict.DEAD, Verdict.UNKNOWN, Verdict.ALIVE)
 _SKEW = 2.0
 _PASSED_AFTER = 60.0
 """Seconds after which consumers that take over what others left have usually taken what was handed back."""
@@ -377,8 +370,8 @@ class StreamReader:
         self._maxlen = maxlen
         self._capabilities = capabilities
         self._since = settings.clock()
-        self._server = StreamServer(endpoint)
-        self._fetcher = StreamFetcher(self._server.ask, names, self._server_now)
+        self._server = StreamServer(endpoint, shown)
+        self._fetcher = StreamFetcher(self._server.ask, names)
         self._looker = Looker(self._server, names)
         self._counter = UndeliveredCounter(self._fetcher)
         self._changes = StreamChanges(endpoint, names.stream)
@@ -454,23 +447,21 @@ class StreamReader:
 
     def _see_claims(self, look: Look, judged: Mapping[str, JudgedMember]) -> SeenClaims:
         """Reads the first claims of each verdict, and the oldest messages that wait. Raises ``Unavailable``."""
-        names, kept = self._names, self._looker.kept
-        last, undelivered = look.group.last_delivered, None
-        if look.first is not None and id_order(look.first) > id_order(last):
-            undelivered = look.first
-        elif look.first is not None and id_order(look.last) > id_order(last):
-            if kept.due(_UNDELIVERED):
-                kept.note(_UNDELIVERED, *self._fetcher.first(id_after(last)))
-            known = kept.answer(_UNDELIVERED)
-            undelivered = known if known and id_order(known) > id_order(last) else None
-        wanted = [(name, 1) for name in (HANDED_BACK, LATER) if pending_of(look, name)] + _wanted(judged)
-        commands: list[Command] = [("XPENDING", names.stream, names.group, "-", "+", most, name) for name, most in wanted]
+        last, undelivered = look.group.last_delivered, look.first
+        if undelivered is not None and id_order(undelivered) <= id_order(last):
+            undelivered = self._claims.undelivered
+            if look.fresh and id_order(last) < id_order(look.last):
+                undelivered, size = self._fetcher.first(id_after(last))
+                self._looker.rest(size)
+            if not undelivered or id_order(undelivered) <= id_order(last):
+                undelivered = None
+        wanted = [(name, 1) for name in (HANDED_BACK, LATER) if pending_of(look, name)] + _wanted(_holding(judged))
+        spans = [self._fetcher.span(Box.CUR, "-", "+", most, name) for name, most in wanted]
         if look.group.pending:
-            commands.append(("XPENDING", names.stream, names.group, "-", "+", 1))
-        replies = self._server.ask(*commands) if commands else []
-        with translate_errors():
-            oldest = claims_of(replies.pop(), look.now) if look.group.pending else []
-            found = [claim for reply in replies for claim in claims_of(reply, look.now)]
+            spans.append(self._fetcher.span(Box.CUR, "-", "+", 1))
+        claims = self._fetcher.read(*spans, heads=False)
+        oldest = claims.pop() if look.group.pending else []
+        found = [*chain.from_iterable(claims)]
         rows = [claim_row(claim, judged[claim.consumer]) for claim in found if claim.consumer in judged]
         rows.sort(key=lambda row: row.in_box_since or 0.0)
         back = min((claim.id for claim in found if claim.consumer not in judged), default=None, key=id_order)
@@ -589,33 +580,21 @@ class StreamReader:
             last = look.group.last_delivered
             first = last if look.first is None or id_order(look.first) < id_order(last) else look.first
             found = [
-                Part(self._fetcher, pending_of(look, HANDED_BACK), HANDED_BACK),
-                Part(self._fetcher, self._undelivered.number, span=(first, look.last), marks={0: last}),
-                Part(self._fetcher, pending_of(look, LATER), LATER),
+                Part(self._fetcher, pending_of(look, HANDED_BACK), Box.CUR, HANDED_BACK),
+                Part(self._fetcher, self._undelivered.number, box, span=(first, look.last), marks={0: last}),
+                Part(self._fetcher, pending_of(look, LATER), Box.CUR, LATER),
             ]
             return [part for part in found if part.count]
         if box in ASIDE:
-            return [Part(self._fetcher, look.aside[box].length or 0, box=box, retention=self._settings.retention)]
+            return [Part(self._fetcher, look.aside[box].length or 0, box, retention=self._settings.retention)]
         if box is not Box.CUR:
             return []
-        holding = sorted(
-            (one for one in self._judged.values() if one.pending),
-            key=lambda one: (_RANKS.get(one.verdict, 3), -(one.idle or 0.0), one.name),
-        )
         span = None if self._claims.oldest is None else (self._claims.oldest, look.group.last_delivered)
-        return [Part(self._fetcher, one.pending, one.name, judged=one, span=span) for one in holding]
-
-    def _server_now(self) -> float:
-        """The clock of the server, as far as it was heard: the time of a claim is told as its age."""
-        look, last = self._look, self._last
-        return self._clock() if look is None or last is None else self._clock() + look.now - last.taken_at
+        return [Part(self._fetcher, one.pending, box, one.name, one, span) for one in _holding(self._judged)]
 
     def read(self, key: Key, limit: int) -> Payload:
         box, id = _key(key)
-        try:
-            fields = self._fetcher.entry(box, id)
-        except Unavailable as trouble:
-            raise Unreadable(str(trouble), path=self._shown, advice="try again") from None
+        fields = self._fetcher.entry(box, id)
         if fields is None:
             raise Unreadable("its entry was deleted or trimmed", path=escape(id), advice="look again")
         own = {name: value for name, value in fields.items() if not (box in ASIDE and name.startswith(b"~"))}
@@ -647,7 +626,8 @@ class StreamReader:
         put_at = entry_time(id)
         claim = self._fetcher.claim(id)
         if claim is None:
-            waits = id_order(id) > id_order(look.group.last_delivered) and bool(self._fetcher.entries(id, id, 1))
+            span = self._fetcher.span(Box.NEW, id, id, 1)
+            waits = id_order(id) > id_order(look.group.last_delivered) and any(self._fetcher.read(span))
         else:
             waits = claim.consumer in (HANDED_BACK, LATER)
         if waits:
@@ -664,10 +644,7 @@ class StreamReader:
 
     def holders(self, key: Key) -> Holders:
         box, id = _key(key)
-        try:
-            claim = self._fetcher.claim(id)
-        except Unavailable as trouble:
-            raise Unreadable(str(trouble), path=self._shown, advice="try again") from None
+        claim = self._fetcher.claim(id)
         if box is not Box.CUR or claim is None or claim.consumer not in self._judged:
             return Holders(escape(id), (), True, ("nobody holds it",))
         judged = self._judged[claim.consumer]

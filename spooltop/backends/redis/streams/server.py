@@ -1,5 +1,5 @@
 """Questions to a server with streams: a look at a stream and its group in two exchanges, verdicts on the consumers by what they
-tell, changes, and the streams and groups that an address names. Nothing here writes."""
+tell, changes, rights, and the streams and groups that an address names. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeout
 
-from spooltop.errors import NotASpool, SpooltopError, Unavailable
-from spooltop.model import Box, Frozen, Owner, Verdict, age, escape
+from spooltop.errors import AnswerLost, NotASpool, Refused, SpooltopError, Unavailable
+from spooltop.model import Action, Box, Capabilities, Frozen, Owner, Verdict, age, escape
 
 from ...surroundings import Connection, LocalClient, Surroundings
 from ..client import (
@@ -33,7 +31,6 @@ from ..client import (
     number_of,
     text_of,
     trouble_of,
-    trouble_of_connection,
 )
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
 
@@ -50,11 +47,11 @@ _REST = 3.0
 class StreamServer(RedisClient):
     """Connection to a server, for one thread. It connects again by itself."""
 
-    def __init__(self, endpoint: Endpoint, *, patience: float = PATIENCE) -> None:
-        super().__init__(endpoint)
+    def __init__(self, endpoint: Endpoint, address: str = "", *, patience: float = PATIENCE) -> None:
+        super().__init__(endpoint, address)
         self._patience = patience
         self._rest_until = 0.0
-        self._late: SpooltopError = trouble_of_connection(TimeoutError())
+        self._trouble = SpooltopError("")
 
     def ask(self, *commands: Command) -> list[Reply]:
         """Returns the answers to these commands, sent together; a command that failed has an ``ErrorReply``. Raises
@@ -63,27 +60,106 @@ class StreamServer(RedisClient):
         if monotonic() >= self._rest_until:
             self.begin(self._patience, _BYTES)
             try:
-                with translate_errors():
-                    return super().ask(*commands)
-            except RedisTimeout as error:
-                self._late, self._rest_until = trouble_of(error), monotonic() + _REST
-                if self._late.what == trouble_of_connection(TimeoutError()).what:
-                    self._late.what = f"no answer from the server within {self._patience:g} s"
-        raise Unavailable(self._late.what, advice=self._late.advice)
+                return super().ask(*commands)
+            except SpooltopError as trouble:
+                self._trouble = trouble
+                if self.seconds_left <= 0:
+                    self._rest_until = monotonic() + _REST
+        raise Unavailable(self._trouble.what, path=self.address, advice=self._trouble.advice)
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raises what goes wrong with a server as ``Unavailable``, in words without a secret; but for what took too long."""
+    """Raises what is wrong with an answer as ``Unavailable``."""
     try:
         yield
-    except RedisTimeout:
-        raise
-    except (RedisError, ErrorReply, Nonsense) as error:
-        trouble = trouble_of(error)
+    except SpooltopError as trouble:
         raise Unavailable(trouble.what, advice=trouble.advice) from None
     except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
-        raise trouble_of(Nonsense(f"not what was asked for ({type(error).__name__})")) from None
+        raise Nonsense(f"not what was asked for ({type(error).__name__})") from None
+
+
+# Connection of an operator, and what a user of the server may do, found out without changing anything.
+
+Word = str | bytes | int
+_SECONDS = 5.0
+_OPERATOR_BYTES = 256 << 20
+
+
+class OperatorConnection(RedisClient):
+    """Connection to the server of one group. ``address`` names the group in errors, without a password."""
+
+    def __init__(self, endpoint: Endpoint, address: str, names: StreamNames) -> None:
+        super().__init__(endpoint, address)
+        self.names = names
+
+    def ask(self, *commands: Command) -> list[Reply]:
+        self.begin(_SECONDS, _OPERATOR_BYTES)
+        return super().ask(*commands)
+
+    def answer(self, *command: Word) -> Reply:
+        """Returns the answer to a command. Raises as ``ask`` does, and ``Refused``, ``SpoolFull`` and ``Unreadable`` for an error
+        that the server answers."""
+        (reply,) = self.ask(command)
+        if isinstance(reply, ErrorReply):
+            trouble = trouble_of(reply)
+            if self.sent_before:  # it may have been done then, whatever the server says now
+                raise AnswerLost(trouble.what, path=self.address, advice=trouble.advice)
+            trouble.path = self.address
+            raise trouble
+        return reply
+
+
+SOURCES: Mapping[Action, tuple[Box, ...]] = {
+    Action.REQUEUE: (Box.CUR, Box.REJECTED, Box.HELD, Box.NEW),
+    Action.PURGE: (Box.CUR, Box.NEW, Box.REJECTED, Box.HELD),
+    Action.HOLD: (Box.CUR, Box.NEW),
+    Action.RELEASE: (Box.HELD,),
+    Action.RESTORE: (Box.TRASH, Box.HELD, Box.REJECTED),
+    Action.EMPTY: (Box.TRASH,),
+}
+"""Boxes that each action takes from. Undo is not among them: it reverses what the journal says."""
+
+_DENIED = """
+-- KEYS stream; ARGV group. Returns the commands that this user may not send, without trying one: the server logs what it refuses.
+local denied = {}
+for _, words in ipairs({{'XACK', KEYS[1], ARGV[1], '0-0'}, {'XDEL', KEYS[1], '0-0'}, {'EVAL', 'return 1', '0'}, {'ROLE'}}) do
+  if not redis.acl_check_cmd(unpack(words)) then denied[#denied + 1] = words[1] end
+end
+return denied
+"""
+_NEEDED = {"XACK": "acknowledge messages", "XDEL": "delete messages", "EVAL": "run scripts", "EVAL_RO": "run scripts"}
+
+
+def can_change(server: OperatorConnection) -> Capabilities:
+    """Returns what may be done to a group. Raises ``Unavailable``, also while the server takes no changes."""
+    names = server.names
+    try:
+        probe = ("XACK", names.stream, names.group, "0-0")  # which no entry has
+        (reply,) = server.ask(("EVAL_RO", _DENIED, 1, names.stream, names.group))
+        if is_denied(reply):
+            denied = {"XACK" if is_denied(*server.ask(probe)) else "EVAL_RO"}
+        else:
+            denied = set(map(text_of, list_of(reply)))
+        for command, what in _NEEDED.items():
+            if command in denied:
+                return Capabilities.nothing(f"this user of the server may not {what} ({command})")
+        if "ROLE" not in denied:
+            check_master(server)
+        server.answer(*probe)
+    except Unavailable:
+        raise
+    except SpooltopError as error:
+        return Capabilities.nothing(f"{error.what}; {error.advice}")
+    return Capabilities({Action.UNLOCK: "a stream has no locks"}, boxes=SOURCES)
+
+
+def check_master(server: OperatorConnection) -> None:
+    """Raises ``Refused`` on a replica. Where this user may not ask, the change itself finds out."""
+    (role,) = server.ask(("ROLE",))
+    if not isinstance(role, ErrorReply) and text_of(list_of(role)[0]) != "master":
+        what = "the server is a replica: it is changed on its master"
+        raise Refused(what, path=server.address, advice="open its master instead")
 
 
 # Answers of a server, checked and turned into plain values; and the ids of entries.
@@ -130,7 +206,7 @@ def entry_time(id: str) -> float:
 
 # Lua scripts that only read. They spare the network the contents of entries, and run with EVAL_RO on a replica too. Each looks
 # at a few hundred entries at most, so that the server is held up for no more than about a millisecond. All but STREAM run a
-# command that reads entries, or claims: its words are the last of ARGV.
+# command that reads entries, or claims, of the stream KEYS[1]: its words are the last of ARGV.
 
 # KEYS stream. XINFO STREAM with the sizes of the first and the last entry in place of their contents, which may be large.
 STREAM = """
@@ -146,28 +222,32 @@ end
 return found
 """
 
+# ARGV 'heads' to read the entries of claims too, then the command. Returns of each entry or claim: id, consumer, milliseconds
+# since it was delivered, number of deliveries, size, source, notes of spooltop (names and values), the time. The size is that of
+# its field data, else of all fields together but for the notes; -1 where the entry was deleted or trimmed, -2 if it was not read.
 DESCRIBED = """
-local function described(fields)  -- the size of its field data, else of all fields together but for the notes of spooltop
-  local all, data, source = 0, false, false
-  for at = 1, #fields, 2 do
+local known = {['~id'] = true, ['~tries'] = true, ['~why'] = true, ['~from'] = true, ['~by'] = true}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local out = {}
+for _, one in ipairs(redis.call(unpack(ARGV, 2))) do
+  local fields, consumer = one[2], ''
+  if one[3] then
+    fields, consumer = nil, one[2]
+    if ARGV[1] == 'heads' then
+      local entry = redis.call('XRANGE', KEYS[1], one[1], one[1])[1]
+      fields = entry and entry[2]
+    end
+  end
+  local all, data, source, notes = 0, false, false, {}
+  for at = 1, #(fields or {}), 2 do
     if string.sub(fields[at], 1, 1) ~= '~' then all = all + #fields[at] + #fields[at + 1] end
     if fields[at] == 'data' then data = #fields[at + 1] end
     if fields[at] == 'source' then source = fields[at + 1] end
-  end
-  return data or all, source
-end
-"""
-
-# Returns id, size and source of each entry, and its notes of spooltop: names and values.
-HEADS = DESCRIBED + """
-local out, known = {}, {['~id'] = true, ['~tries'] = true, ['~why'] = true, ['~from'] = true, ['~by'] = true}
-for _, entry in ipairs(redis.call(unpack(ARGV))) do
-  local fields, notes = entry[2], {}
-  for at = 1, #fields, 2 do
     if known[fields[at]] then notes[#notes + 1] = fields[at]; notes[#notes + 1] = fields[at + 1] end
   end
-  local size, source = described(fields)
-  out[#out + 1] = {entry[1], size, source, notes}
+  local size = fields and (data or all) or ARGV[1] == 'heads' and -1 or -2
+  out[#out + 1] = {one[1], consumer, one[3] or 0, one[4] or 0, size, source, notes, now}
 end
 return out
 """
@@ -179,24 +259,6 @@ local last = found[#found] or {'', {}}
 local size = 0
 for _, word in ipairs(type(last[2]) == 'table' and last[2] or {}) do size = size + #word end
 return {#found, last[1], size}
-"""
-
-# KEYS stream; ARGV 'heads' to describe the entries too, then XPENDING. Returns id, consumer, when it was delivered, number of
-# deliveries, size and source of each claim. The size is -1 where the entry was deleted or trimmed, -2 if it is not described.
-CLAIMS = DESCRIBED + """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local out = {}
-for _, claim in ipairs(redis.call(unpack(ARGV, 2))) do
-  local size, source = -2, false
-  if ARGV[1] == 'heads' then
-    local entry = redis.call('XRANGE', KEYS[1], claim[1], claim[1])[1]
-    size = -1
-    if entry then size, source = described(entry[2]) end
-  end
-  out[#out + 1] = {claim[1], claim[2], now - claim[3], claim[4], size, source}
-end
-return out
 """
 
 
@@ -270,7 +332,7 @@ class StreamChanges:
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""
 _CHEAP = 250_000
-"""Bytes of an entry that the server may read in a second for a look: what asks for larger ones is asked more rarely."""
+"""Bytes of entries that the server may read in a second for looks: it is asked for larger ones more rarely."""
 _RAREST = 60.0
 _HASHED = 100
 """Consumers in one answer about their processes."""
@@ -328,7 +390,7 @@ class Look(Frozen):
 
     ``connected`` are the names of all connections, None where they cannot be asked for; ``connections`` are their ends, where the
     server sees those that this host sees: there is no proxy between. ``hidden`` are the facts that this user may not ask for,
-    each with the reason.
+    each with the reason. ``fresh``: the server read the entries for it.
     """
 
     now: float
@@ -345,42 +407,33 @@ class Look(Frozen):
     connected: frozenset[str] | None = None
     connections: frozenset[Connection] = frozenset()
     hidden: Mapping[str, str] = {}
-
-
-class KeptAnswers(Struct):
-    """The last answers to questions for which the server reads an entry, by key. One about a large entry is kept for a while: in
-    the mean no look makes the server read more than ``_CHEAP`` bytes a second."""
-
-    _kept: dict[str, tuple[Any, float]] = {}
-
-    def due(self, key: str) -> bool:
-        """True if it is time to ask again."""
-        return key not in self._kept or monotonic() >= self._kept[key][1]
-
-    def note(self, key: str, answer: object, size: int = 0) -> None:
-        """Notes an answer about entries of ``size`` bytes."""
-        self._kept[key] = answer, monotonic() + (min(_RAREST, size / _CHEAP) if size > _CHEAP else 0.0)
-
-    def answer(self, key: str) -> Any:
-        return self._kept[key][0]
+    fresh: bool = True
 
 
 class Looker(Struct):
     """Takes the looks."""
 
-    _server: StreamServer
+    _server: RedisClient
     _names: StreamNames
     _facts: ServerFacts = ServerFacts()
     _facts_at: float = float("-inf")
-    _scripts: bool = True
-    kept: KeptAnswers = field(default_factory=KeptAnswers)
-    """Answers for which the server reads an entry."""
+    _heads: list[Reply] = []
+    """The last answers to questions for which the server reads an entry."""
+    _heads_until: float = 0.0
+    _refused: Reply = None
+    """Error for a user who may not run scripts."""
     _hidden_facts: Mapping[str, str] = {}
     _known: tuple[str, ...] = ()
     """Consumers at the last look."""
     _clients: Reply = None
     _connected: frozenset[str] | None = None
     _connections: frozenset[Connection] = frozenset()
+
+    def rest(self, size: int) -> None:
+        """Notes that the server read entries of ``size`` bytes for this look. It reads no more than ``_CHEAP`` bytes a second in
+        the mean: what is known of large ones is kept for a while."""
+        if size > _CHEAP:
+            self._heads_until = max(self._heads_until, monotonic() + min(_RAREST, size / _CHEAP))
 
     def look(self) -> Look:
         """Looks once. Raises ``Unavailable``."""
@@ -392,47 +445,51 @@ class Looker(Struct):
             ("XINFO", "CONSUMERS", names.stream, names.group), ("HSCAN", names.consumers, 0, "COUNT", _HASHED),
             ("GET", names.paused), *(("XLEN", key) for key in sides),
         ]  # fmt: skip
-        asked = [key for key in (names.stream, *sides) if self.kept.due(key)]
-        heads: list[Command] = [("EVAL_RO", SKIP, 1, key, "XRANGE", key, "-", "+", "COUNT", 1) for key in asked]
-        if names.stream in asked:
-            heads[0] = ("EVAL_RO", STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
+        fresh = monotonic() >= self._heads_until
+        firsts = (("EVAL_RO", SKIP, 1, key, "XRANGE", key, "-", "+", "COUNT", 1) for key in sides)
+        heads: list[Command] = [("EVAL_RO", STREAM, 1, names.stream), *firsts]
+        if not fresh or self._refused is not None:
+            heads = [("XINFO", "STREAM", names.stream)] if fresh else []
         leases = [("PTTL", names.lease(name)) for name in self._known]
         facts: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)] if due else []
         replies = iter(self._server.ask(*first, *heads, *leases, *facts))
         with translate_errors():
             basic = [next(replies) for _ in first]
             self._check_stream(basic[2])
-            for key, head in zip(asked, replies, strict=False):
-                if key == names.stream and self._scripts and isinstance(head, ErrorReply):  # denied, or an old server
-                    self._scripts = False
+            if fresh:
+                self._heads = [next(replies) for _ in heads]
+                if self._refused is None and is_denied(self._heads[0]):
+                    self._refused = self._heads[0]
                     return self.look()
-                self.kept.note(key, head, _stream_size(head) if key == names.stream else _first_size(head))
-            if names.stream not in asked and basic[1] == 0:
-                self.kept.note(names.stream, None)  # what was kept is of entries that are gone
+            elif basic[1] == 0:
+                self._heads_until = 0.0  # what was kept is of entries that are gone
                 return self.look()
             ttls = dict(zip(self._known, replies, strict=False))
             if due:
                 self._facts, self._hidden_facts, self._facts_at = *_facts_of([*replies]), monotonic()
-            return self._with_leases(self._parsed(basic, fresh=names.stream in asked), ttls, due=due)
+            return self._with_leases(self._parsed(basic, fresh=fresh), ttls, due=due)
 
     def _check_stream(self, groups: Reply) -> None:
         """Raises ``Unavailable`` where the question about its groups was answered that there is no such stream."""
         if isinstance(groups, ErrorReply):
-            self.kept.note(self._names.stream, None)
+            self._heads_until = 0.0
             if "no such key" in str(groups):
                 raise Unavailable("there is no such stream any more", advice="look if the server lost its data")
             if str(groups).startswith("WRONGTYPE"):
                 raise Unavailable("it is not a stream any more", advice="look who wrote over it")
 
     def _parsed(self, replies: Sequence[Reply], *, fresh: bool) -> Look:
+        stream, oldest = fields_of(self._heads[0]), self._heads[1:] or [None] * len(_ASIDE)
         clock, entries, group_facts, consumer_facts, records, paused, *lengths = replies
         time, length = [int(text_of(part)) for part in list_of(clock)], number_of(entries)
         groups = tuple(map(_group, list_of(group_facts)))
-        stream = fields_of(self.kept.answer(self._names.stream))
         added = number_of(stream.get("entries-added", stream["length"]))
         last = text_of(stream["last-generated-id"])
         if fresh:
             length = number_of(stream["length"])
+            ends = [list_of(one)[1] for one in (stream["first-entry"], stream["last-entry"]) if one is not None]
+            sizes = *ends, *(one[2] for one in oldest if isinstance(one, list))
+            self.rest(sum(size for size in sizes if isinstance(size, int)))
         else:  # the facts that were kept are brought up to date by the length and the groups
             counted = [one.entries_read + one.lag for one in groups if one.entries_read is not None and one.lag is not None]
             before, added = added, max(counted, default=added + max(0, length - number_of(stream["length"])))
@@ -446,7 +503,6 @@ class Looker(Struct):
         consumers = [_consumer(one, known) for one in list_of(consumer_facts)]
         listed = {one.name for one in consumers}
         consumers += [ConsumerState(name, 0, None, record) for name, record in known.items() if name not in listed]
-        oldest = [self.kept.answer(self._names.of_box(box)) for box in _ASIDE]
         facts = self._facts
         if facts.behind is not None:
             facts = replace(facts, behind=facts.behind + round(monotonic() - self._facts_at))
@@ -456,8 +512,9 @@ class Looker(Struct):
             paused if isinstance(paused, bytes) else None, facts,
             hidden={**self._hidden_facts, **_hidden({
                 "processes of consumers": records, "a pause": paused,
-                "sizes of claims and ages of what was set aside": oldest[0],
+                "sizes of claims and ages of what was set aside": self._refused or oldest[0],
             })},
+            fresh=fresh,
         )  # fmt: skip
 
     def _with_leases(self, look: Look, ttls: dict[str, Reply], *, due: bool) -> Look:
@@ -482,7 +539,7 @@ class Looker(Struct):
         unleased = any(one.lease is None and one.record is None for one in consumers if one.name in ttls)
         if due or others or (unleased and self._clients is None):
             self._ask_connections(look.server.clients if unleased else None)
-        denied = next(filter(_is_denied, ttls.values()), None)
+        denied = next(filter(is_denied, ttls.values()), None)
         hidden = _hidden({"leases": denied, "names of connections": self._clients})
         return replace(
             look, consumers=consumers, connected=self._connected, connections=self._connections, hidden={**look.hidden, **hidden}
@@ -520,13 +577,14 @@ def _facts_of(replies: Sequence[Reply]) -> tuple[ServerFacts, dict[str, str]]:
     ), _hidden({"memory and role of the server": replies[0], "size of the stream": replies[3]})  # fmt: skip
 
 
-def _is_denied(reply: Reply) -> bool:
+def is_denied(reply: Reply) -> bool:
+    """True for the error of a server that this user may not do that."""
     return isinstance(reply, ErrorReply) and str(reply).startswith("NOPERM")
 
 
 def _hidden(asked: Mapping[str, Reply]) -> dict[str, str]:
     """Returns which of these facts this user may not ask for, with what the server said."""
-    return {fact: trouble_of(reply).what for fact, reply in asked.items() if isinstance(reply, ErrorReply) and _is_denied(reply)}
+    return {fact: trouble_of(reply).what for fact, reply in asked.items() if isinstance(reply, ErrorReply) and is_denied(reply)}
 
 
 def _int(word: str | None) -> int | None:
@@ -557,22 +615,6 @@ def _side(count: Reply, head: Reply) -> SideState:
 
 def _entry_id(reply: Reply) -> str | None:
     return None if reply is None else checked_id(list_of(reply)[0])
-
-
-def _entry_size(reply: Reply) -> int:
-    fields = list_of(reply)[1] if isinstance(reply, list) else None
-    if isinstance(fields, int):
-        return fields
-    return sum(len(one) for one in fields if isinstance(one, bytes)) if isinstance(fields, list) else 0
-
-
-def _stream_size(reply: Reply) -> int:
-    found = fields_of(reply)
-    return sum(_entry_size(found[name]) for name in ("first-entry", "last-entry"))
-
-
-def _first_size(reply: Reply) -> int:
-    return number_of(list_of(reply)[2]) if isinstance(reply, list) else 0
 
 
 # Verdicts on the consumers of a group: alive, dead or unknown, by evidence. Time alone proves nothing.
@@ -729,18 +771,17 @@ def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
     """Returns the addresses of all groups that an address stands for, by name: those of its stream, whatever group it names, or
     of all streams that its pattern matches. Raises ``NotASpool`` where there is none, and ``Unavailable``."""
     with _asked(address, login) as server:
-        if not address.pattern:
-            groups = sorted(_groups(server, address))
-            if not groups:
-                advice = f"spooltop init {address.server}#STREAM/GROUP makes one"
-                raise NotASpool("the stream has no consumer group", path=address.shown, advice=advice)
-            return [replace(address, group=group) for group in groups]
         found = [
             replace(address, stream=name, group=group, pattern=False)
-            for name, groups in _groups_of_all(server, _matching(server, address))
+            for name, groups in _groups(server, address, _matching(server, address) if address.pattern else [address.stream])
             for group in sorted(groups)
-            if address.group is None or address.group == group
+            if not address.pattern or address.group in (None, group)
         ]
+    if not address.pattern:
+        if not found:
+            advice = f"spooltop init {address.server}#STREAM/GROUP makes one"
+            raise NotASpool("the stream has no consumer group", path=address.shown, advice=advice)
+        return found
     if len(found) > _GROUPS_AT_MOST:
         what = f"the name stands for {len(found):,} groups, more than can be watched at once"
         raise NotASpool(what, path=address.shown, advice="write a narrower pattern")
@@ -757,34 +798,28 @@ def _asked(address: StreamAddress, login: Login) -> Iterator[StreamServer]:
     try:
         yield server
     except Unavailable as trouble:
-        raise Unavailable(trouble.what, path=address.shown, advice=trouble.advice) from None
+        trouble.path = address.shown
+        raise
     finally:
         server.close()
 
 
-def _groups_of_all(server: StreamServer, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yields the groups of each stream. One that is gone meanwhile, or that this user may not look at, has none."""
+_NO_STREAM = {"no such key": "there is no such stream", "WRONGTYPE": "that key is not a stream"}
+
+
+def _groups(server: StreamServer, address: StreamAddress, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yields the groups of each stream. One that a pattern matched has none if it is gone meanwhile, or this user may not look at
+    it; else ``NotASpool`` or ``Unavailable`` says so."""
     for start in range(0, len(names), _TOGETHER):
         some = names[start : start + _TOGETHER]
-        replies = server.ask(*(("XINFO", "GROUPS", name) for name in some))
-        with translate_errors():
-            for name, reply in zip(some, replies, strict=True):
-                yield name, [] if isinstance(reply, ErrorReply) else _names_of(reply)
-
-
-def _groups(server: StreamServer, address: StreamAddress) -> list[str]:
-    (reply,) = server.ask(("XINFO", "GROUPS", address.stream))
-    if isinstance(reply, ErrorReply):
-        if "no such key" in str(reply):
-            raise NotASpool("there is no such stream", path=address.shown, advice=_there_are(server))
-        if str(reply).startswith("WRONGTYPE"):
-            raise NotASpool("that key is not a stream", path=address.shown, advice=_there_are(server))
-    with translate_errors():
-        return _names_of(reply)
-
-
-def _names_of(reply: Reply) -> list[str]:
-    return [text_of(fields_of(one)["name"]) for one in list_of(reply)]
+        for name, reply in zip(some, server.ask(*(("XINFO", "GROUPS", name) for name in some)), strict=True):
+            if isinstance(reply, ErrorReply):
+                if address.pattern:
+                    continue
+                if what := next((what for word, what in _NO_STREAM.items() if word in str(reply)), ""):
+                    raise NotASpool(what, path=address.shown, advice=_there_are(server))
+            with translate_errors():
+                yield name, [text_of(fields_of(one)["name"]) for one in list_of(reply)]
 
 
 def _there_are(server: StreamServer) -> str:
