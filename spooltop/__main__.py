@@ -82,9 +82,9 @@ def _dashboard(leave: Leave | None) -> Dashboard:
             from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
             if isinstance(shown, Control):
-                code = tui.run(shown, _drawn(options), opening=clear)
+                code = tui.run(shown, _drawn(options), clear)
             else:
-                code = tui.run_spools(shown, _drawn(options), opening=clear)
+                code = tui.run(None, _drawn(options), clear, shown)
         finally:
             clear()
         if leave is not None:

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from spooltop.control import Control
     from spooltop.monitor.spools_watch import SpoolsWatch
 
-    from .app import SpooltopApp
 
-
-__all__ = ["Options", "run", "run_spools", "why_no_dashboard"]
+__all__ = ["Options", "run", "why_no_dashboard"]
 
 
 def why_no_dashboard(environ: Environ, *, terminal: bool) -> str | None:
@@ -37,67 +35,48 @@ def why_no_dashboard(environ: Environ, *, terminal: bool) -> str | None:
     return None
 
 
-def run(control: Control, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
-    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
-    Raises ``OSError`` where there are no descriptors left.
+def run(control: Control | None, options: Options, opening: Callable[[], object], spools: SpoolsWatch | None = None) -> int:
+    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP): that
+    of one target, or the Spools view on several, ``spools``. Raises ``OSError`` where there are no descriptors left.
 
-    Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
-    ``opening`` is called when all is loaded, just before the terminal is taken.
+    Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control`` or
+    ``spools``. ``opening`` is called when all is loaded, just before the terminal is taken.
     """
-    _prepare()
-    from .threads import SnapshotThread, read_kept
-
-    snapshot_thread = SnapshotThread(control)
-    snapshot_thread.start()  # waits for the disk while Textual is loaded
-    kept = None if options is not None and options.banner else read_kept(control)
-    try:
-        from .app import SpooltopApp
-        from .terminal.lifecycle import require_descriptors
-
-        require_descriptors()
-        app = SpooltopApp(
-            control, options or Options.of(os.environ), snapshot_thread=snapshot_thread, kept=kept and kept()
-        )  # fmt: skip
-    except BaseException:
-        # A thread that outlives the interpreter aborts the process where no descriptor is left to import what ends threads.
-        snapshot_thread.stop(timeout=1.0)
-        raise
-    return _run(app, opening)
-
-
-def run_spools(spools: SpoolsWatch, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
-    """Opens the Spools view on several targets, as ``run``. The caller closes ``spools``."""
-    _prepare()
-    spools.count()  # while Textual is loaded
-    from .app import SpooltopApp
-    from .terminal.lifecycle import require_descriptors
-
-    require_descriptors()
-    return _run(SpooltopApp(None, options or Options.of(os.environ), spools=spools), opening)
-
-
-def _prepare() -> None:
-    """Sets what Textual reads when it is imported. An animated page costs 272 kB, and a key waits for a frame."""
+    # Textual reads these when it is imported. An animated page costs 272 kB, and a key waits for a frame.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ.setdefault("TEXTUAL_FPS", "60")
     os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # otherwise mouse coordinates would be taken for pixels
+    if spools is not None:
+        spools.count()  # while Textual is loaded
+    from .threads import SnapshotThread, read_kept
 
+    snapshot_thread = kept = None
+    if control is not None:
+        snapshot_thread = SnapshotThread(control)
+        snapshot_thread.start()  # waits for the disk while Textual is loaded
+        kept = None if options.banner else read_kept(control)
+    try:
+        import asyncio
 
-def _run(app: SpooltopApp, opening: Callable[[], object]) -> int:
-    import asyncio
+        from .app import SpooltopApp
+        from .terminal.lifecycle import event_loop, require_descriptors, silence_output
 
-    from .terminal.lifecycle import event_loop, silence_output
-
+        require_descriptors()
+        app = SpooltopApp(control, options, snapshot_thread=snapshot_thread, kept=kept and kept(), spools=spools)
+    except BaseException:
+        # A thread that outlives the interpreter aborts the process where no descriptor is left to import what ends threads.
+        if snapshot_thread is not None:
+            snapshot_thread.stop(timeout=1.0)
+        raise
     opening()
     # Loaded objects stay alive: a collection that visits them would delay keys by some 50 ms, again and again under load.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    gc.enable()
     with asyncio.Runner(loop_factory=event_loop) as runner:
-        runner.run(app.run_async(mouse=app.options.mouse))
+        runner.run(app.run_async(mouse=options.mouse))
     app.finish()
     if not app.terminal_drained():
         silence_output()
-    for line in [] if app.options.banner else app.goodbye():
+    for line in [] if options.banner else app.goodbye():
         print(line, file=sys.stdout)
     return app.return_code or 0

@@ -18,9 +18,9 @@ from spooltop.model import Clock, KeptView
 from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .commands import View
-from .messages import NOTHING_SEEN, Found, SnapshotTaken
+from .messages import Found, SnapshotTaken
 from .options import Options
-from .screens.base import AppSession, Session, SessionState
+from .screens.base import AppSession, Session
 from .screens.main import MainScreen
 from .screens.main_state import MainState
 from .screens.spools import SpoolsScreen
@@ -75,7 +75,7 @@ class OpenTarget:
     def take(self, found: Found) -> None:
         """Hands what was found to the main screen."""
         if isinstance(found, SnapshotTaken):
-            self.session.state.snapshot = found.snapshot
+            self.session.snapshot = found.snapshot
         self.main.take(found)
 
     def check(self, later: Callable[..., object]) -> float:
@@ -131,7 +131,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     _opening = 0
 
     def __init__(
-        self, control: Control | None, options: Options | None = None, *, pace: Pace | None = None,
+        self, control: Control | None, options: Options, *, pace: Pace | None = None,
         monotonic: Clock = time.monotonic, snapshot_thread: SnapshotThread | None = None,
         moment: float = MOMENT, spools: SpoolsWatch | None = None, kept: KeptView | None = None,
     ) -> None:
@@ -139,12 +139,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
         ``snapshot_thread`` is a thread on the same control that is started already. Without a control there are ``spools``."""
         # Set here, not by the theme below: otherwise NO_COLOR would be drawn as black on black.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
-        self.options = options or Options()
-        self.theme = "ansi-light" if self.options.light else "ansi-dark"
-        self.app_session = AppSession(
-            options=self.options, leaving=threading.Event(), leave=self.leave, moment=moment, terminal=self._terminal,
-            state=SessionState(),
-        )  # fmt: skip
+        self.theme = "ansi-light" if options.light else "ansi-dark"
+        self.app_session = AppSession(options, threading.Event(), self.leave, moment, self._terminal)
         self.spools = spools
         self.spools_screen = None if spools is None else SpoolsScreen(self.app_session, spools, self._open)
         self._make_thread = partial(SnapshotThread, pace=pace, monotonic=monotonic)
@@ -235,7 +231,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
         target, self._target = self.target, None
         # Only the choices of the user, or the data of each target that was ever open would be kept.
         self._left[self._target_name] = target.main.state.again(lambda: 0.0)
-        self.app_session.state.snapshot = NOTHING_SEEN
         threading.Thread(target=target.leave, name="close", daemon=True).start()
         if self.spools is not None:
             self.spools.calm(False)
@@ -261,7 +256,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def goodbye(self) -> list[str]:
         """The lines that are printed on leaving."""
-        return goodbye(self.app_session.state.results)
+        return goodbye(self.app_session.results)
 
     def _resumed(self, _: object) -> None:
         # The shell used the terminal meanwhile, and events were lost while the process was stopped.

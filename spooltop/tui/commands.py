@@ -17,9 +17,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor
-from spooltop.model import BoxState, Capabilities, ConsumerRow, Plan, Problem, Selection, Snapshot, Sort
-from spooltop.model import vocabulary as units
-from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Frozen, Key, Lock, Row, Verdict, escape
+from spooltop.model import (
+    ASIDE,
+    WHOLE,
+    Action,
+    Box,
+    BoxState,
+    Capabilities,
+    ConsumerRow,
+    Frozen,
+    Key,
+    Lock,
+    Plan,
+    Problem,
+    Row,
+    Selection,
+    Snapshot,
+    Sort,
+    Verdict,
+    duration,
+    escape,
+)
 from spooltop.operate.operations import holds_poison, poison_words
 
 from .messages import NOTHING_SEEN
@@ -363,7 +381,7 @@ def _expired(context: CommandContext, action: Action) -> Reason:
     trash = context.trash
     if trash is None or trash.retention is None:
         return "delete expired: nothing ever expires, trash_retention is 0"
-    return None if context.expired else f"delete expired: nothing has been in the trash for {units.duration(trash.retention)} yet"
+    return None if context.expired else f"delete expired: nothing has been in the trash for {duration(trash.retention)} yet"
 
 
 def _stale(context: CommandContext, action: Action) -> Reason:

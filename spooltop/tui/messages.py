@@ -142,7 +142,6 @@ class LookFailed(Frozen):
     """A look or a listing raised; the last data stays on the screen."""
 
     error: str
-    query: ListQuery | None = None
 
 
 Found = (

@@ -22,8 +22,20 @@ from textual.message_pump import MessagePump
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model import Clock, ConsumerList, ConsumerRow, KeptView, Key, Listing, ListQuery, Observation, Row, Snapshot
-from spooltop.model import vocabulary as units
+from spooltop.model import (
+    Clock,
+    ConsumerList,
+    ConsumerRow,
+    KeptView,
+    Key,
+    Listing,
+    ListQuery,
+    Observation,
+    Row,
+    Snapshot,
+    age,
+    size,
+)
 
 from .messages import (
     ClockMoved,
@@ -340,12 +352,12 @@ MARGIN = 50
 
 def _shown(found: ConsumerList) -> Hashable:
     """Equal for two lists that look alike on a screen, apart from ages, which are painted with the clock."""
-    return (found.more, found.error, units.age(found.window), tuple(map(_row, found.consumers)))
+    return (found.more, found.error, age(found.window), tuple(map(_row, found.consumers)))
 
 
 def _row(one: ConsumerRow) -> Hashable:
     usage, rate = one.usage, one.rate
-    used = None if usage is None else (_rounded(usage.cpu), units.size(usage.memory), usage.stopped, usage.command)
+    used = None if usage is None else (_rounded(usage.cpu), size(usage.memory), usage.stopped, usage.command)
     return (
         one.key, one.evidence, one.owner, one.claims, one.claimed_at, one.last_claim_at, one.ids, used, _rounded(rate.done),
         _rounded(rate.failed),
@@ -421,12 +433,11 @@ class SnapshotThread:
         """Asks for a full scan, now."""
         self._want(rescan=True)
 
-    def stop(self, timeout: float = 0.0) -> bool:
-        """Asks the thread to end; True where it did within ``timeout`` seconds. It is a daemon thread, so waiting is optional."""
+    def stop(self, timeout: float) -> None:
+        """Asks the thread to end, and waits for that, ``timeout`` seconds at most: it is a daemon thread."""
         self._want(stopped=True)
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        return not self._thread.is_alive()
 
     def _want(self, *jobs: Callable[[], object], **changes: object) -> None:
         with self._changed:
@@ -454,9 +465,9 @@ class SnapshotThread:
             try:
                 self._serve(wanted, look)
             except (SpooltopError, OSError) as error:
-                self._failed(str(error), wanted)
+                self._failed(str(error))
             except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread that looks
-                self._failed(f"internal error, please report: {error!r}", wanted)
+                self._failed(f"internal error, please report: {error!r}")
             if wanted.jobs:
                 with self._working("asking who has a file"):
                     for job in wanted.jobs:
@@ -465,8 +476,8 @@ class SnapshotThread:
                 self._pace.looked(began, self._monotonic())
             due = self._wait(wanted.version)
 
-    def _failed(self, error: str, wanted: Requested) -> None:
-        self.mailbox.put(LookFailed(error, wanted.list.query))
+    def _failed(self, error: str) -> None:
+        self.mailbox.put(LookFailed(error))
         self._changes.pass_next()
 
     @contextmanager
@@ -501,10 +512,16 @@ class SnapshotThread:
         except SpooltopError as error:
             if snapshot is not None:
                 self.mailbox.put(SnapshotTaken(snapshot, None))
-            self._failed(str(error), wanted)
+            self._failed(str(error))
             return
         if snapshot is not None:
-            self._post_look(snapshot, page, news)
+            at = snapshot.taken_at
+            if news or (page is not None and page.differs(self._posted)):
+                self._shown_at = at
+                self.mailbox.put(SnapshotTaken(snapshot, page))
+            elif not 0 <= at - self._shown_at < CLOCK:
+                self._shown_at = at
+                self.mailbox.put(ClockMoved(at))
         elif page is not None:
             self.mailbox.put(RowsRead(page))
         self._posted = page
@@ -522,8 +539,10 @@ class SnapshotThread:
             self._listing = None
             return None
         old = self._listing if self._listing is not None and self._listing.query == request.query else None
-        if old is not None and not self._outdated(old, snapshot):
-            return old
+        if old is not None:
+            aged = old.timed and self._monotonic() - self._made_at >= TIMED * self._took
+            if snapshot is None or not (aged or snapshot.observation.generation != old.generation):
+                return old
         given_up = threading.Event()  # stays set when the user returns to a list: a listing that was cancelled is incomplete
 
         def cancelled() -> bool:
@@ -545,12 +564,6 @@ class SnapshotThread:
             self._generation += 1
         return self._listing
 
-    def _outdated(self, listing: Listing, snapshot: Snapshot | None) -> bool:
-        if snapshot is None:
-            return False
-        aged = listing.timed and self._monotonic() - self._made_at >= TIMED * self._took
-        return aged or snapshot.observation.generation != listing.generation
-
     def _show(self, query: ListQuery, anchor: Key | None, share: float, rows: Sequence[Row], count: int) -> None:
         """Posts the part of a list that is made so far."""
         if not rows:
@@ -559,15 +572,6 @@ class SnapshotThread:
         self._generation += 1
         at = next((at for at, row in enumerate(rows) if row.key == anchor), None)
         self.mailbox.put(RowsRead(Page(query, self._generation, count, False, 0, tuple(rows), anchor, at, share)))
-
-    def _post_look(self, snapshot: Snapshot, page: Page | None, news: bool) -> None:
-        at = snapshot.taken_at
-        if news or (page is not None and page.differs(self._posted)):
-            self._shown_at = at
-            self.mailbox.put(SnapshotTaken(snapshot, page))
-        elif not 0 <= at - self._shown_at < CLOCK:
-            self._shown_at = at
-            self.mailbox.put(ClockMoved(at))
 
     def _answer(self, listing: Listing, request: ListRequest) -> None:
         if request.all_keys != self._keys_served:
@@ -662,13 +666,11 @@ class Worker:
         """Runs ``job`` in the thread and calls ``reply`` there with what it returned, or with the error that it raised."""
         self._jobs.put(lambda: reply(outcome(job)))
 
-    def stop(self, timeout: float) -> bool:
-        """Ends the thread after the job under way; True where that ended within ``timeout`` seconds."""
+    def stop(self, timeout: float) -> None:
+        """Ends the thread after the job under way, and waits for that, ``timeout`` seconds at most."""
         self._jobs.put(None)
-        if self._thread.ident is None:
-            return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

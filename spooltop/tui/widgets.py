@@ -170,9 +170,8 @@ class VirtualList(LineWidget, Generic[T]):
     _top = 0
     _page = 1
     _items: Sequence[T] = ()
-    """The rows that were read, from ``_first`` on, of the listing with the number ``_held``."""
+    """The rows that were read, from ``_first`` on."""
     _first = 0
-    _held = -1
     _asked: tuple[int, int, int] | None = None
     _marks: Collection[Hashable] = frozenset()
     _reported: tuple[int, Hashable] = (0, None)
@@ -232,16 +231,6 @@ class VirtualList(LineWidget, Generic[T]):
             if not self._moved:
                 self._before = (self.cursor, self._top, self.key, self.generation)
                 self.key = None
-        self._replace(length, generation, cursor, anchor, start, items)
-        if self._before is not None:
-            self._reported = self._put = self._here
-        elif first and cursor is not None:
-            self._turn_to(cursor)
-        self._settle()
-
-    def _replace(
-        self, length: int, generation: int, cursor: int | None, anchor: Hashable, start: int, items: Sequence[T]
-    ) -> None:
         line = self.cursor - self._top
         index = next((at for at, item in enumerate(items, start) if self.key_of(item) == self.key), None)
         if index is None and anchor in (None, self.key):
@@ -249,15 +238,16 @@ class VirtualList(LineWidget, Generic[T]):
         if index is None:
             index, self.key = self.cursor, None
         self.length, self.generation, self._asked = length, generation, None
-        shift = index - self.cursor
+        self._first, self._items = start, items
         self.cursor = within(index, length)
         self._place(self.cursor - line)
-        if items or not length:
-            self._first, self._items, self._held = start, items, generation
-            if (item := self.item) is not None:
-                self.key = self.key_of(item)
-        else:
-            self._first += shift  # the old rows are shown until the new ones are read, so that the screen does not flicker
+        if (item := self.item) is not None:
+            self.key = self.key_of(item)
+        if self._before is not None:
+            self._reported = self._put = self._here
+        elif first and cursor is not None:
+            self._turn_to(cursor)
+        self._settle()
 
     def set_marks(self, marks: Collection[Hashable]) -> None:
         """Sets the marked keys. The collection is not copied, so a million marks cost nothing."""
@@ -350,7 +340,7 @@ class VirtualList(LineWidget, Generic[T]):
             self.post_message(self.CursorMoved(*self._here))
         page = range(self._top, min(self.length, self._top + self._page))
         want = (self.generation, max(0, self._top - self._page), min(self.length, self._top + 2 * self._page))
-        missing = page and (self._held != self.generation or None in (self._item(page[0]), self._item(page[-1])))
+        missing = page and None in (self._item(page[0]), self._item(page[-1]))
         if missing and want != self._asked:
             self._asked = want
             self.post_message(self.RowsWanted(*want[1:]))

@@ -126,7 +126,7 @@ while not end:
 json.dump(versions, open(out, "w"))
 """
 DASHBOARD = """
-import json, sys
+import json, os, sys
 from spooltop import tui
 from spooltop.control import open_control
 path, out, logs, who = sys.argv[1:]
@@ -144,7 +144,7 @@ class CountingControl:
         return snapshot
 with open_control(path, poll_logs=[logs] if logs else (), who_writes=bool(who)) as control:
     counting = CountingControl(control)
-    code = tui.run(counting)
+    code = tui.run(counting, tui.Options.of(os.environ), lambda: None)
     counting.look()
 json.dump([counting.reverts, sorted(counting.verdicts)], open(out, "w"))
 sys.exit(code)

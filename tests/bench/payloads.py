@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from spooltop.cursors.draw import cursor_table
 from spooltop.model.vocabulary import Payload
-from spooltop.tui.draw.detail import detail, message_lines
 from spooltop.tui.draw.elements import Moment, safe
-from spooltop.tui.draw.lists import columns_for, row_line
+from spooltop.tui.draw.lists import columns_for, detail, message_lines, row_line
 from spooltop.tui.messages import NOT_READ, PayloadRead
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
 from tests.tui.test_sizes import KINDS, SIZE, filled

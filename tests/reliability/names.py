@@ -49,10 +49,9 @@ from spooltop.model.vocabulary import (
 )
 from spooltop.operate.operations import id_word
 from spooltop.tui.commands import CommandContext, View
-from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.elements import Line, Moment, crop, in_ascii, line_text, line_width
 from spooltop.tui.draw.header import header, notice_lines, problem_lines
-from spooltop.tui.draw.lists import columns_for, list_header, row_line
+from spooltop.tui.draw.lists import columns_for, detail, list_header, row_line
 from spooltop.tui.messages import PayloadRead
 from spooltop.tui.screens.base import PaletteScreen
 from spooltop.tui.screens.follow import FollowScreen, HoldersScreen

@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, get_character_cell_size
 
-from spooltop.model import Frozen, escape
-from spooltop.model import vocabulary as units
+from spooltop.model import Frozen, age, clock_time, escape
 
 _ELLIPSIS = "…"
 _LONGEST = 2048
@@ -540,12 +539,12 @@ class Moment(Frozen):
 
 def when(at: float | None, zone: Zone = None, *, offset: bool = False) -> str:
     """The time of day; ``—`` where it is not known."""
-    return units.clock_time(at, zone, offset=offset)
+    return clock_time(at, zone, offset=offset)
 
 
 def ago(at: float | None, now: float) -> str:
     """The time that has passed since ``at``; ``—`` where that is not known."""
-    return units.age(None if at is None else max(0.0, now - at))
+    return age(None if at is None else max(0.0, now - at))
 
 
 # Frames of panels: borders with titles, columns of panels side by side, and the share of the lines that each panel gets.
@@ -611,29 +610,26 @@ def _column(sections: Sequence[Section], width: int, height: int) -> list[tuple[
 
 
 def _upper_border(panel: Section, width: int) -> Line:
-    room = max(0, width - 4)
     key = join(Style.KEY(panel.key), " ") if panel.key else BLANK
-    fits = line_width(key) + text_width(panel.title) + line_width(panel.note) + 2 <= room
+    room = width - 4 - line_width(key)
+    fits = text_width(panel.title) + line_width(panel.note) + 2 <= room
     note = join(" ", panel.note, " ") if panel.note and fits else BLANK
-    title = clip(panel.title, max(1, room - line_width(key) - line_width(note)))
-    fill = "─" * max(0, width - 4 - line_width(key) - text_width(title) - line_width(note))
-    end = Style.RULE("─")
-    return join(end, " ", key, Style.TITLE(f"{title} "), Style.RULE(fill), note, end)
+    room -= line_width(note)
+    title = clip(panel.title, max(1, room))
+    fill, end = Style.RULE("─" * (room - text_width(title))), Style.RULE("─")
+    return join(end, " ", key, Style.TITLE(f"{title} "), fill, note, end)
 
 
 def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) -> Line:
     """A line of all columns with the borders between them; ``cells`` are (width, is a border, line). ``below``: there is a panel
     above."""
-    rules = [rule for _, rule, _ in cells]
-    corners = ("┌", "┐") if y == 0 and not below else ("├", "┤")
-    parts = [Style.RULE(corners[0] if rules[0] else "│")]
-    for i, (width, _, line) in enumerate(cells):
-        parts += filled(line, width)
-        if i + 1 < len(cells):
-            between = {(True, True): "┬" if y == 0 else "┼", (True, False): "┤", (False, True): "├", (False, False): "│"}
-            parts.append(Style.RULE(between[rules[i], rules[i + 1]]))
-    parts.append(Style.RULE(corners[1] if rules[-1] else "│"))
-    return merge(parts)
+    joints = "│├┤┼" if y else "│├┤┬" if below else "│┌┐┬"
+    parts: list[Span] = []
+    before = False
+    for width, rule, line in cells:
+        parts += [Style.RULE(joints[2 * before + rule]), *filled(line, width)]
+        before = rule
+    return merge([*parts, Style.RULE(joints[2 * before])])
 
 
 # Draws the panel that lies on top of a view: a plan, a result, who has a file.

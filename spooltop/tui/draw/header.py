@@ -8,8 +8,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from spooltop.model import Action, Box, Capabilities, Problem, Severity, Snapshot, Verdict, capacity_words
-from spooltop.model import vocabulary as units
+from spooltop.model import Action, Box, Capabilities, Problem, Severity, Snapshot, Verdict, capacity_words, span
 
 from ..messages import NOTHING_SEEN
 from .elements import (
@@ -53,7 +52,7 @@ def _with_watch(snapshot: Snapshot, moment: Moment) -> Moment:
 def stale_line(moment: Moment, look: str = "a look") -> Line:
     """``STALE 41s: readdir of new does not answer``."""
     why = shown(moment.stale_why) or f"{look} has not finished"
-    return (Style.BAD(f"STALE {units.span(moment.stale_for)}"), Span(f": {why}"))
+    return (Style.BAD(f"STALE {span(moment.stale_for)}"), Span(f": {why}"))
 
 
 def freshness_line(snapshot: Snapshot, moment: Moment, *, short: bool = False, offset: bool = True) -> Line:
@@ -70,12 +69,12 @@ def freshness_line(snapshot: Snapshot, moment: Moment, *, short: bool = False, o
     watch = snapshot.observation.watch
     gap = " " if short else " · "
     if watch.lag is not None:
-        behind = f"replica ≤{units.span(watch.lag)}{'' if short else ' behind'}"
+        behind = f"replica ≤{span(watch.lag)}{'' if short else ' behind'}"
         return join(Style.WARN(behind), f"{gap}{as_of}")
     if watch.mode == "live":
         besides = f", listed every {watch.period:g}s ({shown(watch.reason)})" if watch.period and not short else ""
         return join(Style.GOOD("live"), f"{besides}{gap}{as_of}")
-    every = f"every {watch.period:g}s" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
+    every = f"every {watch.period:g}s" if watch.period else watch.mode
     why = watch.reason or snapshot.observation.program
     reason = f" ({shown(why)})" if why and not short else ""
     return join(Style.WARN(every), f"{reason}{gap}{as_of}")
@@ -114,7 +113,7 @@ def _first(snapshot: Snapshot, width: int, target: str, moment: Moment) -> Line:
     least = most = join()
     if snapshot is not NOTHING_SEEN:
         least = join(" · ", Style.WARN("READ-ONLY")) if snapshot.observation.is_mail else least
-        most = least or join(f" · watched for {units.span(snapshot.watched_for)}")
+        most = least or join(f" · watched for {span(snapshot.watched_for)}")
     room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
     paused, briefly = _paused(snapshot)
     fresh = partial(freshness_line, snapshot, moment)
@@ -270,7 +269,7 @@ def _brief(problem: Problem) -> str:
 def _nothing(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """Says since when no problem was seen, and what cannot be judged or seen; never a bare "OK"."""
     sentences = (
-        f"no problems detected (watched for {units.span(snapshot.watched_for)}).",
+        f"no problems detected (watched for {span(snapshot.watched_for)}).",
         f"Not judged yet: {', '.join(snapshot.not_judged) or 'nothing'}.",
         f"Not visible: {', '.join(snapshot.not_visible) or 'nothing'}.",
     )

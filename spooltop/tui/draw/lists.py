@@ -1,5 +1,6 @@
-"""Draws the lists of messages and of consumers: their columns as data, the line above them, the titles, and a row. Changing
-values are leftmost, numbers aligned right, names last and cut at the left."""
+"""Draws the lists of messages and of consumers, and what is chosen in them: their columns as data, the line above them, the
+titles, a row, and the facts about a consumer or a message. Changing values are leftmost, numbers aligned right, names last and
+cut at the left. One module, because a message is told in the words of its row."""
 
 from __future__ import annotations
 
@@ -7,14 +8,40 @@ import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from spooltop.model import Box, ConsumerList, ConsumerRow, Frozen, Owner, Row, Snapshot, Sort, Usage, Verdict, nameless_words
-from spooltop.model import vocabulary as units
+from spooltop.model import (
+    ASIDE,
+    EXITED,
+    RUNNING,
+    Box,
+    ConsumerList,
+    ConsumerRow,
+    Frozen,
+    Owner,
+    Payload,
+    Percentiles,
+    Row,
+    Snapshot,
+    Sort,
+    Usage,
+    Verdict,
+    age,
+    at_most,
+    clock_time,
+    count,
+    duration,
+    escape,
+    kept_words,
+    nameless_words,
+    rate,
+    size,
+)
 
+from ..messages import PayloadRead
 from .elements import (
     ALONE,
     BLANK,
@@ -31,6 +58,7 @@ from .elements import (
     clip_left,
     cut_apart,
     dim,
+    fact_label,
     fact_lines,
     filled,
     first_fit,
@@ -44,6 +72,7 @@ from .elements import (
     restyle,
     rule,
     safe,
+    safe_pieces,
     select,
     shown,
     spread,
@@ -128,9 +157,9 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
     if since is None:
         return "—"
     if moment.times is Times.AGE:
-        return (units.at_most if bound else units.age)(max(0.0, moment.now - since))
+        return (at_most if bound else age)(max(0.0, moment.now - since))
     mark = "Z" if moment.times is Times.UTC else ""
-    text = units.clock_time(since, moment.zone, offset=False)
+    text = clock_time(since, moment.zone, offset=False)
     if abs(moment.now - since) < 86400 / 2 or text == "—":
         return text if text == "—" else text + mark
     try:
@@ -162,7 +191,7 @@ def _state(row: Row, moment: Moment) -> Span:
     if row.note:
         return Style.WARN(shown(row.note))
     if row.not_before is not None and row.not_before > moment.now:
-        return Span(f"waits {units.age(row.not_before - moment.now)}")
+        return Span(f"waits {age(row.not_before - moment.now)}")
     return Span("ready, a test" if row.canary else "ready")
 
 
@@ -175,7 +204,7 @@ def _reason(row: Row, moment: Moment) -> Span:
 
 
 _TRIES = Column("tries", 6, lambda row, _: row.tries, "right", 50, "tries")
-_SIZE = Column("size", 6, lambda row, _: units.size(row.size), "right", 46, "size")
+_SIZE = Column("size", 6, lambda row, _: size(row.size), "right", 46, "size")
 _SOURCE = Column(
     "source", 12, lambda row, _: "—" if row.source is None else safe(row.source), "left", 72, "source", grow=1, most=20
 )
@@ -217,10 +246,7 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
         Column("evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
         replace(_MESSAGE, title="file"),
     ),
-    Box.HELD: _ASIDE,
-    Box.REJECTED: _ASIDE,
-    Box.TRASH: _ASIDE,
-    Box.DELIVERED: _ASIDE,
+    **dict.fromkeys((*ASIDE, Box.DELIVERED), _ASIDE),
 }
 """All columns of each list, in order."""
 
@@ -247,8 +273,10 @@ def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = 
 def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE, keep: int = 2) -> tuple[Column, ...]:
     """The ``wanted`` columns that fit into ``width`` cells, with their widths; ``keep`` are there in any case."""
     columns = [column for column in wanted if column.min_screen <= width]
-    if times is not Times.AGE:
-        columns = [_with_time(one, times) if one.is_time else one for one in columns]
+    for i, column in enumerate(columns):
+        if column.is_time and times is not Times.AGE:
+            title = f"{_TIME_TITLE.get(column.title, column.title)}{' Z' if times is Times.UTC else ''}"
+            columns[i] = replace(column, width=max(column.width, _TIME_WIDTH[times]), title=title)
     for i, column in enumerate(columns):
         if column.least and (over := _total(columns) - width) > 0:
             columns[i] = replace(column, width=max(column.least, column.width - over))
@@ -261,11 +289,6 @@ def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE, k
 def sort_title(sort: Sort, columns: Sequence[Column]) -> str:
     """The title of the column that a list is sorted by; the word of the order where that column is not among ``columns``."""
     return next((column.title for column in columns if column.sort == sort.column), sort.column)
-
-
-def _with_time(column: Column, times: Times) -> Column:
-    title = _TIME_TITLE.get(column.title, column.title)
-    return replace(column, width=max(column.width, _TIME_WIDTH[times]), title=f"{title} Z" if times is Times.UTC else title)
 
 
 def _total(columns: Sequence[Column]) -> int:
@@ -297,7 +320,7 @@ def list_header(
     are older ones, and ``length`` None means that the number of matches is not known. ``share`` of the work is done,
     ``length`` match so far: ``New ≥1,234 … of 12,412 match src:email · sorting by age ↓ 45%``. The order is named by its title
     among ``columns``. Only the first ``ordered_over`` messages were looked at: ``≥20,000 · first 20,000 sorted by size ↓``."""
-    counted = "…" if pending and length is None else units.count(length, complete=complete)
+    counted = "…" if pending and length is None else count(length, complete=complete)
     if share is not None and not pending:
         counted += " …"
     left: list[Span | str] = [Style.TITLE(f" {shown(title)} {counted}")]
@@ -315,8 +338,8 @@ def list_header(
     if Box.NEW in snapshot.observation.boxes:
         state = snapshot.observation.boxes[Box.NEW]
         slope = snapshot.rates.new_per_s
-        growth = f" {units.rate(slope, signed=True)}" if slope is not None else ""
-        longer = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", right)
+        growth = f" {rate(slope, signed=True)}" if slope is not None else ""
+        longer = join(f"new {count(state.count, complete=state.complete)}{growth} · ", right)
         right = first_fit(width - line_width(line) - 2, longer, right)
     return spread(line, right, width - 1)
 
@@ -446,7 +469,7 @@ CONSUMER_COLUMNS: tuple[Column, ...] = (
     Column("done/s", 6, lambda one, _: "—" if one.gone else one.rate.words("done"), "right", 58, "done"),
     Column("fail/s", 6, _failed, "right", 66, "failed"),
     Column("cpu", 5, lambda one, _: _used(one, _cpu), "right", 72, "cpu"),
-    Column("mem", 5, lambda one, _: _used(one, lambda usage: units.size(usage.memory)), "right", 76, "memory"),
+    Column("mem", 5, lambda one, _: _used(one, lambda usage: size(usage.memory)), "right", 76, "memory"),
 )
 """All columns, in order."""
 
@@ -511,7 +534,7 @@ def consumer_header(
         left = join(left, " · ", Style.BAD(f"{dead:,} DEAD"))
     across = list_width(width)
     columns = fitting(columns_of(found), across, times=moment.times)
-    over = f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"
+    over = f" · rates over {age(found.window)}{', at least' if found.lower_bound else ''}"
     rates = over if found.window > 0 and found.measured else ""
     left = join(left, f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}", rates)
     return [spread(left, right, width - 1), title_line(columns, sort)]
@@ -596,7 +619,7 @@ def _facts(one: ConsumerRow, found: ConsumerList, width: int, height: int, momen
     if command := (one.usage.command if one.usage is not None else "") or one.owner.command:
         yield "command", safe(command), Style.NORMAL, max(2, height // 3)
     if not one.gone and found.measured:
-        done = f"done {one.rate.words('done')}/s, failed {one.rate.words('failed')}/s over {units.age(found.window)}"
+        done = f"done {one.rate.words('done')}/s, failed {one.rate.words('failed')}/s over {age(found.window)}"
         yield "rates", "not watched yet" if one.rate.done is None else done
     if one.asked_at is not None:
         yield "asked", f"for a message {ago(one.asked_at, moment.now)} ago"
@@ -623,5 +646,199 @@ def _process(one: ConsumerRow, moment: Moment) -> str:
         words.append(f"started {when(owner.start, moment.zone)}, {ago(owner.start, moment.now)} ago")
     if usage is not None:
         cpu = "" if usage.cpu is None else f"cpu {round(100 * usage.cpu)}%, "
-        words.append(f"{cpu}memory {units.size(usage.memory)}")
+        words.append(f"{cpu}memory {size(usage.memory)}")
     return " · ".join(words)
+
+
+# Draws a message: its origin, its holder and the evidence for that, and its payload, safely escaped.
+
+_DRAWN = ("enqueued", "waits", "source", "holder", "writer")
+"""Facts of a reader that are drawn from the row, or at a place of their own."""
+_SHORT = {"set aside": "reason", "operation": "by op"}
+"""Labels of a reader that are wider than their column."""
+_BARE = (EXITED, RUNNING)
+"""Evidence that says no more than the verdict does."""
+LONGEST = 5000
+"""Lines of a message that can be scrolled through."""
+_COUNTED = 4096
+"""Bytes that are drawn to count the lines that do not fit."""
+
+
+def detail(
+    row: Row | None, read: PayloadRead, width: int, height: int, *, moment: Moment, worked: Percentiles | None = None
+) -> Lines:
+    """At most ``height`` lines. ``read`` is its payload, as far as it was read. ``worked`` is how long other messages took, for
+    comparison."""
+    if row is None:
+        return []
+    room = max(0, height - 1)
+    below = _fact_lines(row, read, width, moment, worked)
+    body = _body(read, width)
+    if len(below) + len(body.lines(height)) + 1 < height and not body.note:  # the blank line is left out where space is short
+        below.append(BLANK)
+    facts = len(below)
+    below += body.lines(room - facts)
+    seen = below[:room]
+    if seen and (more := body.more(room - facts)):
+        seen[-1] = dim(f" … {more}")
+    return [_rule(row, read, width), *seen][:height]
+
+
+def message_lines(
+    row: Row, read: PayloadRead, width: int, height: int, *, scroll: int, moment: Moment
+) -> tuple[Lines, int]:
+    """A message in full, from line ``scroll`` on, and the line it begins with: that of the last page where ``scroll`` is beyond
+    it."""
+    top = [_rule(row, read, width), *_fact_lines(row, read, width, moment)]
+    body = _body(read, width)
+    if not body.note:
+        top.append(BLANK)
+    lines = [*top, *body.lines(min(scroll + height, LONGEST) - len(top))]
+    scroll = max(0, min(scroll, len(lines) - height))
+    if len(lines) == LONGEST and scroll + height >= LONGEST and (more := body.more(LONGEST - len(top))):
+        lines[-1] = dim(f" … {more}; y copies all")
+    return lines[scroll : scroll + height], scroll
+
+
+def size_text(row: Row, read: PayloadRead) -> str:
+    """``1.2kB email``: the size of a message, and its source."""
+    return f"{size(row.size if read.payload is None else read.payload.size)}{f' {safe(row.source)}' if row.source else ''}"
+
+
+def _rule(row: Row, read: PayloadRead, width: int) -> Line:
+    right = clip_left(size_text(row, read), max(4, width // 3) - 3)
+    return rule(clip_left(safe(row.id), max(4, width - text_width(right) - 8)), Style.RULE(right), width)
+
+
+def fact_line(label: str, text: str, style: Style = Style.NORMAL) -> Line:
+    """A fact on one line, with its label in a column of its own."""
+    return join(fact_label(label, _LABEL), style(text))
+
+
+def _fact_lines(row: Row, read: PayloadRead, width: int, moment: Moment, worked: Percentiles | None = None) -> Lines:
+    told = read.payload.facts if read.payload is not None else ()
+    return fact_lines(_message_facts(row, told, width, moment, worked), width, _LABEL)
+
+
+def _message_facts(
+    row: Row, told: Sequence[tuple[str, str]], width: int, moment: Moment, worked: Percentiles | None
+) -> Iterator[Fact]:
+    """The facts about a message, with those that a reader ``told``."""
+    now, zone, facts = moment.now, moment.zone, dict(told)
+    put = facts.get("enqueued")
+    if put is not None:
+        whole = _once(shown(put))
+        parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
+        for i, part in enumerate(parts):
+            yield "" if i else "enqueued", part
+        history = f"{age(row.age(now))} since put"
+    else:
+        known = row.enqueued_at is not None
+        history = f"{when(row.enqueued_at, zone)}, {age(row.age(now))} ago" if known else "not known"
+    held = age(row.in_box_age(now))
+    bound = "at most " if row.since_is_bound else ""
+    if row.box is Box.CUR and row.verdict is not None:
+        # A process that holds its message from the put on never claims it.
+        at_once = put or row.in_box_since == row.enqueued_at
+        history += f" · held {bound}{held}" if at_once else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
+    elif row.box is not Box.NEW and row.in_box_since is not None:
+        history += f" · in {row.box.value} for {bound}{held}"
+    if row.attempt:
+        history += f" · attempts: {row.attempt}"
+    if row.box is Box.CUR and worked is not None and worked.p99 is not None:
+        history += f" · others {duration(worked.p99)} (p99 of {worked.samples:,})"
+    yield "age" if put else "enqueued", history
+    if row.not_before is not None and row.not_before > now:
+        yield "waits", f"until {when(row.not_before, zone)}, {age(row.not_before - now)} more"
+    if row.verdict is not None:
+        word, style = (row.verdict.upper(), Style.BAD) if row.verdict is Verdict.DEAD else (row.verdict, Style.NORMAL)
+        why = _why(row, facts)
+        stop = ", " if ": " in why else ": "
+        yield "verdict", f"{word}{stop}{why}" if why else word, style
+    if row.owner is not None and "owner" not in facts:
+        host = f" on {safe(row.owner.host)}" if row.owner.host else ""
+        user = f", {safe(row.owner.user)}" if row.owner.user else ""
+        pid = "" if row.owner.name is None or row.owner.pid is None else f" · pid {row.owner.pid}"
+        yield "owner", f"{owner_text(row.owner)}{pid}{host}{user}"
+    if row.expires_at is not None:
+        yield "kept", kept_words(row, now), Style.WARN if row.expired(now) else Style.NORMAL
+    if row.reason and "set aside" not in facts:
+        yield "reason", shown(row.reason)
+    if row.note:
+        yield "note", shown(row.note), Style.WARN
+    for label, text in told:
+        if label not in _DRAWN and text != row.evidence:
+            yield _SHORT.get(label, shown(label)), shown(text)
+
+
+def _once(put: str) -> str:
+    """Shortens ``2026-11-21 02:00:01 +0100 · claimed 02:00:03``: the part that both times share is written once."""
+    first, stop, second = put.partition(" · claimed ")
+    a, b = first.split(" "), second.split(" ")
+    same = stop and len(a) == len(b) == 3 and (a[0], a[2]) == (b[0], b[2])
+    return f"{first}{stop}{b[1]}" if same else put
+
+
+def _why(row: Row, facts: dict[str, str]) -> str:
+    """The evidence for the verdict without repetitions: the reader's sentence without its subject, which the owner's line names,
+    and what the list knows in addition."""
+    reason = facts.get("holder") or facts.get("writer") or ""
+    if row.owner is not None and row.owner.pid is not None:
+        reason = reason.removeprefix(f"pid {row.owner.pid} ")
+        reason = reason.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ").removeprefix("has ")
+    known = [part for part in row.evidence.split(" · ") if part and part not in reason and (part not in _BARE or not reason)]
+    return shown(" · ".join([reason, *known] if reason else known))
+
+
+class PayloadLines:
+    """The lines of a payload: non-text is escaped, long lines are broken. Only as much is drawn as is asked for; a last line says
+    where the payload is incomplete. ``note``: a single line that says why there is nothing to read."""
+
+    def __init__(self, payload: Payload, width: int, note: Line = BLANK) -> None:
+        self.note = note
+        self._payload = payload
+        self._drawn = 0
+        """Bytes that were drawn so far."""
+        self._lines: Lines = []
+        self._next = iter([note]) if note else self._draw(width)
+
+    def lines(self, count: int) -> Lines:
+        """The first ``count`` lines."""
+        self._lines += islice(self._next, max(0, count - len(self._lines)))
+        return self._lines[: max(0, count)]
+
+    def more(self, shown: int) -> str:
+        """A text about the lines after the first ``shown`` ones; "" where there are none."""
+        left = len(self._payload.data) - self._drawn
+        if left > _COUNTED:
+            return f"{size(left)} more"
+        self._lines += self._next
+        hidden = len(self._lines) - shown
+        return f"{hidden + 1:,} more lines" if hidden > 0 else ""
+
+    def _draw(self, width: int) -> Iterator[Line]:
+        payload = self._payload
+        for piece, self._drawn in safe_pieces(payload.data, max(2, width - 2)):
+            yield (Span(f" {piece}"),) if piece else BLANK
+        self._drawn = len(payload.data)
+        if payload.truncated:
+            yield dim(f" … the first {len(payload.data):,} of {payload.size:,} bytes")
+
+
+_NOTHING = Payload(b"", 0, False)
+
+
+def _body(read: PayloadRead, width: int) -> PayloadLines:
+    payload = read.payload
+    if payload is not None and payload.size:
+        return _drawn(payload, width)
+    words, style = ("being read…", Style.DIM) if payload is None else ("empty", Style.NORMAL)
+    if read.error:
+        words, style = shown(read.error), Style.WARN
+    return PayloadLines(_NOTHING, width, fact_line("payload", words, style))
+
+
+@lru_cache(maxsize=2)
+def _drawn(payload: Payload, width: int) -> PayloadLines:
+    """Cached: most looks find the same payload again."""
+    return PayloadLines(payload, width)

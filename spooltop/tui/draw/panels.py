@@ -12,13 +12,33 @@ from msgspec.structs import replace
 
 from spooltop.cursors.draw import cursor_glance, written
 from spooltop.locks.draw import lock_lines
-from spooltop.model import AGE_BOUNDS, Ages, BoxState, Percentiles, Snapshot, expired_words
-from spooltop.model import vocabulary as units
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Owner, Row, Verdict, began, suppressed_words
+from spooltop.model import (
+    AGE_BOUNDS,
+    ASIDE,
+    LIVE,
+    Action,
+    Ages,
+    Box,
+    BoxState,
+    Owner,
+    Percentiles,
+    Row,
+    Snapshot,
+    Verdict,
+    age,
+    began,
+    count,
+    duration,
+    expired_words,
+    interval,
+    rate,
+    size,
+    span,
+    suppressed_words,
+)
 
 from ..event_log import LoggedEvent
 from ..messages import NOTHING_SEEN, PayloadRead
-from .detail import detail, fact_line, size_text
 from .elements import (
     BARS,
     BLANK,
@@ -48,7 +68,7 @@ from .elements import (
     when,
 )
 from .header import SIGNS, problem_block, problem_keys, problem_title, top_problems
-from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
+from .lists import columns_for, detail, fact_line, owner_text, row_line, short_id, size_text, title_line, verdict_span
 
 _LABEL, _SCALE = 7, 7
 """Cells at the left of the columns: the name of the figure, and the values at its upper and its lower edge."""
@@ -67,7 +87,7 @@ def _graph(values: Sequence[float | None], top: float, rows: int, wide: int, sca
 
 def _axis(snapshot: Snapshot, cells: int, wide: int) -> str:
     """The times below a graph of so many values, each ``wide`` cells."""
-    past = f"{units.duration(snapshot.cell * cells)} ago"
+    past = f"{duration(snapshot.cell * cells)} ago"
     return f"{past:<{wide * cells - 3}}now"
 
 
@@ -93,7 +113,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
 def flow_note(snapshot: Snapshot) -> Line:
     """The time that the graphs are over."""
     cells = len(snapshot.history.get(Box.NEW, ())) or len(snapshot.rate_history.arrived)
-    return dim(f"{units.duration(snapshot.cell * cells)}, a cell is {units.duration(snapshot.cell)}")
+    return dim(f"{duration(snapshot.cell * cells)}, a cell is {duration(snapshot.cell)}")
 
 
 def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
@@ -104,9 +124,9 @@ def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
     retried = _highest(history.retried)
     figures = [
         ("new", depth, _highest(depth), _count(_highest(depth))),
-        ("in", history.arrived, flow, units.rate(flow)),
-        ("done", history.done, flow, units.rate(flow)),
-        ("retried", history.retried, retried, units.rate(retried)),
+        ("in", history.arrived, flow, rate(flow)),
+        ("done", history.done, flow, rate(flow)),
+        ("retried", history.retried, retried, rate(retried)),
     ]
     figures = [figure for figure in figures if figure[1]]
     high = min(_MOST_ROWS, (rows - 1) // len(figures)) if figures else 0
@@ -193,7 +213,7 @@ def histogram_note(snapshot: Snapshot) -> Line:
 
 def _classes(bounds: Sequence[float]) -> list[str]:
     """Titles of the classes, ``<10s 10s-1m … over 1d``, youngest first."""
-    words = [units.interval(bound) if bound < 60 else units.duration(bound) for bound in bounds]
+    words = [interval(bound) if bound < 60 else duration(bound) for bound in bounds]
     return [f"<{words[0]}", *(f"{a}–{b}" for a, b in pairwise(words)), f"≥{words[-1]}"]
 
 
@@ -257,7 +277,7 @@ def happened_lines(
     found = [*((event.at, _event(event)) for event in events[:rows]), *_reverts(snapshot)]
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
-        return [dim(f" nothing since watching began {units.span(snapshot.watched_for)} ago")]
+        return [dim(f" nothing since watching began {span(snapshot.watched_for)} ago")]
     return [join(dim(f" {when(at, moment.zone)} "), line) for at, line in found[:rows]]
 
 
@@ -296,12 +316,12 @@ def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int) -> Lines:
         return [dim("   none" if state.count == 0 else "   not judged")]
     columns = columns_for(box, width)
     ranked = sorted(found, key=lambda row: (_rank(row), row.in_box_since or 0.0))
-    count = max(state.count or 0, len(found))
-    fits = rows - 1 if count <= rows - 1 else rows - 2
+    number = max(state.count or 0, len(found))
+    fits = rows - 1 if number <= rows - 1 else rows - 2
     lines = [title_line(columns)]
     lines += [row_line(row, columns, Moment(snapshot.taken_at)) for row in ranked[: max(0, fits)]]
-    if (more := count - min(fits, len(found))) > 0:
-        lines.append(dim(f"   {units.count(more, complete=state.complete)} more"))
+    if (more := number - min(fits, len(found))) > 0:
+        lines.append(dim(f"   {count(more, complete=state.complete)} more"))
     return lines
 
 
@@ -422,7 +442,7 @@ def _holder(row: Row | None, snapshot: Snapshot, moment: Moment, width: int, row
     ]
     for one in others[: max(0, rows - len(lines))]:
         attempt = f", attempt {one.attempt}" if one.attempt else ""
-        lines.append(join(f"   {units.age(one.in_box_age(now)):>4}  {short_id(safe(one.id), 20)}{attempt}"))
+        lines.append(join(f"   {age(one.in_box_age(now)):>4}  {short_id(safe(one.id), 20)}{attempt}"))
     return lines
 
 
@@ -472,7 +492,7 @@ def _times(snapshot: Snapshot, width: int, rows: int) -> Lines:
     rates = snapshot.rates
     lines = [dim(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}")]
     for name, times in (("waited", rates.waited), ("worked", rates.worked)):
-        figures = "".join(f"{units.duration(value):>6}" for value in (times.p50, times.p95, times.p99))
+        figures = "".join(f"{duration(value):>6}" for value in (times.p50, times.p95, times.p99))
         lines.append(join(f" {name:<8}{figures}"))
     samples = max(rates.waited.samples, rates.worked.samples)
     return [*lines, dim(f" of {samples:,} done")]
@@ -485,11 +505,11 @@ def _aside(snapshot: Snapshot, width: int, rows: int) -> Lines:
         state = snapshot.observation.boxes.get(box)
         if state is None:
             continue
-        kept = "for ever" if state.retention is None else units.age(state.retention)
+        kept = "for ever" if state.retention is None else age(state.retention)
         expired = f", {'≥' if state.expired_is_bound else ''}{state.expired:,} expired" if state.expired else ""
         oldest = ago(state.oldest_at, snapshot.taken_at)
-        bytes = ("~" if state.bytes_estimated else "") + units.size(state.bytes if state.count is not None else None)
-        figures = (units.count(state.count, complete=state.complete), bytes, oldest)
+        bytes = ("~" if state.bytes_estimated else "") + size(state.bytes if state.count is not None else None)
+        figures = (count(state.count, complete=state.complete), bytes, oldest)
         text = f" {box:<10}{''.join(pad_left(figure, 8) for figure in figures)}  {kept}"
         lines.append(join(text, Style.WARN(expired)))
     return lines
@@ -511,7 +531,7 @@ def box_table(snapshot: Snapshot, width: int) -> Lines:
     title = _box_figures("box", "depth", "oldest", "bytes", width)
     if width >= _WITH_HISTORY:
         unwatched = any(None in _history(snapshot, box) for box in LIVE)
-        title += f"  depth, {units.duration(snapshot.cell * _CELLS)}, a cell is {units.duration(snapshot.cell)}"
+        title += f"  depth, {duration(snapshot.cell * _CELLS)}, a cell is {duration(snapshot.cell)}"
         title += "  · = not yet watched" if unwatched else ""
     lines = [dim(title), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
     if aside := [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]:
@@ -543,13 +563,13 @@ def _box_figures(name: str, depth: str, oldest: str, amount: str, width: int) ->
 
 
 def _depth(state: BoxState) -> str:
-    return units.count(state.count, complete=state.complete)
+    return count(state.count, complete=state.complete)
 
 
 def _bytes(state: BoxState) -> str:
     if state.count is None or state.bytes is None:
         return "?"
-    return ("~" if state.bytes_estimated else "" if state.complete else "≥") + units.size(state.bytes)
+    return ("~" if state.bytes_estimated else "" if state.complete else "≥") + size(state.bytes)
 
 
 def _box_line(snapshot: Snapshot, state: BoxState, width: int) -> Line:
@@ -590,11 +610,11 @@ def _new_notes(snapshot: Snapshot) -> Lines:
     slope = rates.new_per_s
     if slope is None:
         return [join("growth not measured yet"), join("—")]
-    words = f"{units.rate(slope, signed=True)} over {units.duration(rates.slope_window)}"
+    words = f"{rate(slope, signed=True)} over {duration(rates.slope_window)}"
     depth = snapshot.observation.boxes[Box.NEW].count
     more = ["growing"] if slope >= 0.05 else ["steady"]
     if slope <= -0.05 and depth:
-        more = [f"empty in {units.duration(depth / -slope)}", "draining"]
+        more = [f"empty in {duration(depth / -slope)}", "draining"]
     return [*(join(f"{words}, {one}") for one in more), join(words)]
 
 
@@ -604,8 +624,8 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float) -> Line:
     oldest = min((state.oldest_at for state in states if state.oldest_at is not None), default=None)
     sizes = [state.bytes for state in states if state.count]
     estimated = any(state.bytes_estimated for state in states)
-    amount = ("~" if estimated else "") + units.size(None if None in sizes else sum(filter(None, sizes)))
-    text = _box_figures("aside", units.count(sum(known) if known else None, complete=complete), ago(oldest, now), amount, width)
+    amount = ("~" if estimated else "") + size(None if None in sizes else sum(filter(None, sizes)))
+    text = _box_figures("aside", count(sum(known) if known else None, complete=complete), ago(oldest, now), amount, width)
     line = first_fit(width, *(
         join(text, "  ", " · ".join(f"{state.box} {_depth(state)}" for state in some))
         for some in (states, [state for state in states if state.count != 0])  # the empty ones where not all fit
@@ -619,7 +639,7 @@ def flow_lines(snapshot: Snapshot, width: int) -> Lines:
     """Draws how many messages came and went, over which time, how long they waited and how long they were processed."""
     observation, rates = snapshot.observation, snapshot.rates
     least = "≥" if rates.lower_bound else ""
-    over = units.duration(rates.window) if rates.window > 0 else "—"
+    over = duration(rates.window) if rates.window > 0 else "—"
     retried = "—" if rates.retried is None else f"{least}{rates.retried:,}"
     flow = (
         f" {'over ' + over:<9} in {pad_left(_rate(rates.in_per_s, least), 8)}"
@@ -656,11 +676,11 @@ def suppressed_line(snapshot: Snapshot) -> Lines:
 
 
 def _rate(per_s: float | None, least: str) -> str:
-    return "—" if per_s is None else least + units.rate(per_s)
+    return "—" if per_s is None else least + rate(per_s)
 
 
 def _percentiles(of: Percentiles) -> str:
-    return f"p50 {units.duration(of.p50):>4} p99 {units.duration(of.p99):>4}"
+    return f"p50 {duration(of.p50):>4} p99 {duration(of.p99):>4}"
 
 
 PANELS_WIDE, PANELS_HIGH = 120, 24
@@ -789,16 +809,9 @@ def overview(
 
 
 def _mail(snapshot: Snapshot, width: int) -> Lines:
-    override = f"spooltop --as spool {safe(snapshot.observation.target)}"
-    why = shown(snapshot.observation.capabilities.why_not(Action.REQUEUE) or "")
-    text = [
-        why[:1].upper() + why[1:]
-        or "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it."
-    ]
-    if "; if it is" in text[0]:  # on a line of its own, to be copied
-        why, _, how = text[0].partition("; if it is")
-        text = [f"{why}.", f"If it is{how}"]
-    elif "--as spool" not in text[0]:
-        text.append(f"If it is a job spool all the same: {override}")
-    lines = [line for words in text for line in paragraph(words, width, margin=" ")]
+    reason = shown(snapshot.observation.capabilities.why_not(Action.REQUEUE) or "")
+    why, _, how = reason.partition("; if it is")  # on a line of its own, to be copied
+    how = how or f" a job spool all the same: spooltop --as spool {safe(snapshot.observation.target)}"
+    texts = f"{why[:1].upper()}{why[1:]}.", f"If it is{how}"
+    lines = [line for text in texts for line in paragraph(text, width, margin=" ")]
     return [*lines, BLANK, *(restyle(line, Style.NORMAL) for line in box_table(snapshot, width))]

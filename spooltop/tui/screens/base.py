@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model import Clock, Frozen, Result, Snapshot, Sort
+from spooltop.model import Clock, Result, Snapshot, Sort
 
 from ..commands import (
     GOES,
@@ -51,6 +51,7 @@ from ..draw.elements import (
     Style,
     clip,
     dim,
+    first_fit,
     join,
     labelled,
     line_text,
@@ -72,20 +73,7 @@ from ..threads import SnapshotThread, Worker, deliver
 from ..widgets import WHEEL, LinesView, VirtualList
 
 
-class SessionState(Struct):
-    """The values of a session that change while the dashboard runs."""
-
-    snapshot: Snapshot = NOTHING_SEEN
-    """The newest snapshot, whatever the main screen shows."""
-    results: list[Result] = []
-    """The results of all operations so far, oldest first. The worker appends to it."""
-    early: str = ""
-    """The key that would confirm a plan and came before that plan was painted, as the last key; "" where none did."""
-    next_view: str | None = None
-    """The id of the command of the view for which the panels on the stack are being left."""
-
-
-class AppSession(Frozen):
+class AppSession(Struct):
     """Everything that any screen may use besides Textual: no screen knows the app.
 
     ``leave`` ends the dashboard with an exit code. ``moment``: seconds that a plan is shown before a key confirms it.
@@ -98,15 +86,17 @@ class AppSession(Frozen):
     leave: Callable[[int], object]
     moment: float
     terminal: Callable[[], TerminalDriver | None]
-    state: SessionState
+    results: list[Result] = []
+    """The results of all operations so far, oldest first, of all targets. The worker appends to it."""
+    snapshot: Snapshot = NOTHING_SEEN
+    """The newest snapshot, whatever the main screen shows."""
+    early: str = ""
+    """The key that would confirm a plan and came before that plan was painted, as the last key; "" where none did."""
+    next_view: str | None = None
+    """The id of the command of the view for which the panels on the stack are being left."""
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest snapshot."""
-        return self.state.snapshot
 
-
-class Session(AppSession):
+class Session(AppSession, kw_only=True):
     """Everything that a screen on an open target may use. ``now`` gives the time that ages are shown for (epoch seconds: that of
     the snapshot on the main screen), ``zone`` the time zone that times are shown in (None: local)."""
 
@@ -180,36 +170,26 @@ def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
 def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Container[str] = ()) -> Line:
     """The views by number, the one in front reversed, and the keys that are always shown. Where space is short, labels of views
     are shortened first, then Esc goes, then keys lose theirs from the right on."""
-    keys = [(key, words) for key, words in entries if key in ALWAYS]
-    rest = [join(" ", Style.KEY(key), f" {words}") for key, words in keys]
-    views = _tabs(root, width, absent, short=False)
 
-    def too_wide() -> bool:
-        return line_width(join(views, *rest)) > width
+    def views(labels: Mapping[str, str]) -> Line:
+        """As many of the views as fit."""
+        out: Line = (Span(" "),)
+        for view, key, words in tabs(absent):
+            label = labels.get(view, words)
+            tab = (Span(f"{key}{label}", selected=True),) if view == root else join(Style.KEY(key), label)
+            if line_width(longer := join(out, tab, " ")) > width:
+                break
+            out = longer
+        return out
 
-    if too_wide():
-        views = _tabs(root, width, absent, short=True)
-    if keys and keys[-1][0] == "Esc" and too_wide():
-        del rest[-1]
-    for at in reversed(range(len(rest))):
-        if too_wide():
-            rest[at] = rest[at][:-1]
-    for part in rest:
-        if line_width(longer := join(views, part)) <= width:
-            views = longer
-    return views
-
-
-def _tabs(root: View, width: int, absent: Container[str], *, short: bool) -> Line:
-    """As many of the views as fit."""
-    out: Line = (Span(" "),)
-    for view, key, words in tabs(absent):
-        label = _SHORT.get(view, words) if short else words
-        tab = (Span(f"{key}{label}", selected=True),) if view == root else join(Style.KEY(key), label)
-        if line_width(longer := join(out, tab, " ")) > width:
-            break
-        out = longer
-    return out
+    shown_keys = [(key, join(" ", Style.KEY(key), f" {words}")) for key, words in entries if key in ALWAYS]
+    whole, kept = [part for _, part in shown_keys], [part for key, part in shown_keys if key != "Esc"]
+    short, bare = views(_SHORT), [part[:-1] for part in kept]
+    return first_fit(
+        width, join(views({}), *whole), join(short, *whole),
+        *(join(short, *kept[:labels], *bare[labels:]) for labels in reversed(range(len(kept) + 1))),
+        *(join(short, *bare[:keys]) for keys in reversed(range(len(bare)))),
+    )  # fmt: skip
 
 
 T = TypeVar("T")
@@ -406,7 +386,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
             return
         if (self.small and event.key not in LEAVING) or self.ignores(event):
             return
-        self.session.state.early = ""
+        self.session.early = ""
         notice, self.message = self.message, ""
         if not self.typed(event):
             self.command(event.key)
@@ -481,7 +461,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if event.key not in CONFIRMING or self.typing is not None:
             return False
         self.show_notice(f"{event.key}: {why}")
-        self.session.state.early = event.key
+        self.session.early = event.key
         return True
 
     def refuse_early(self, event: Key) -> None:
@@ -490,12 +470,15 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
     def command(self, key: str) -> None:
         """Runs the command of a key, or says why it is not available."""
         command, reason = command_for(key, self.context())
-        if command is None:
-            return
-        if reason is not None:
+        if command is not None:
+            self.attempt(command, reason)
+
+    def attempt(self, command: KeyCommand, reason: str | None) -> None:
+        """Runs a command unless there is a ``reason`` against it, which is said."""
+        if reason is None:
+            self.run_command(command.id)
+        else:
             self.say_why_not(command, reason)
-            return
-        self.run_command(command.id)
 
     def say_why_not(self, command: KeyCommand, reason: str) -> None:
         """Says why the command of a key is not available."""
@@ -506,21 +489,16 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         it."""
         command = by_id(id)
         if id in VIEW_COMMANDS and not hasattr(self, command.handler):
-            self.session.state.next_view = id
+            self.session.next_view = id
             self.command("escape")
         else:
             getattr(self, command.handler)(*command.does[1:])
 
     def choose(self, id: str | None) -> None:
         """Runs a command chosen in the palette, or says why it is not available; does nothing where none was chosen."""
-        if id is None:
-            return
-        command, context = by_id(id), self.context()
-        reason = command.why_not(context) if context.view in command.views else only_in(command, context)
-        if reason is not None:
-            self.show_notice(reason)
-        else:
-            self.run_command(id)
+        if id is not None:
+            command, context = by_id(id), self.context()
+            self.attempt(command, command.why_not(context) if context.view in command.views else only_in(command, context))
 
     def open_screen(self, screen: Screen[T], done: Callable[[T | None], Any] | None = None) -> None:
         """Puts another screen in front; ``done`` is called with its result, None where it was left without one."""
@@ -549,8 +527,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if self.dismissed and self.on_top:  # dismissed while another screen was in front
             super().dismiss(self._result)
             return
-        state = self.session.state
-        view_command, state.next_view = state.next_view, None
+        view_command, self.session.next_view = self.session.next_view, None
         if view_command is not None and self.view in GOES:
             self.run_command(view_command)
             return
@@ -637,6 +614,10 @@ class ListScreen(TableScreen[None]):
     @property
     def rows(self) -> VirtualList[Any]:
         return self.query_one(VirtualList)
+
+    def lines(self, name: str) -> LinesView:
+        """The widget with this id."""
+        return self.query_one(f"#{name}", LinesView)
 
     @property
     def sort(self) -> Sort:

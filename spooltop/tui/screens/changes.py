@@ -73,13 +73,6 @@ _WIDEST, _NAME, _VALUE = 100, 8, 34
 _LABEL = 8
 
 
-def _stored(value: ParsedValue, room: int) -> str:
-    """The value as it will be stored in the file, and how the text was read."""
-    text = shown(json.dumps(value.value, ensure_ascii=False))
-    words = f", {value.words}"
-    return f"{clip_left(text, max(8, room - len(words)))}{words}"
-
-
 def _labelled(label: str, text: str, *more: Span) -> Line:
     return join(dim(f"{label:<{_LABEL}}"), text, *more)
 
@@ -218,10 +211,14 @@ class SetCursorScreen(FormScreen[None]):
     def form(self, inner: int) -> tuple[str, Lines]:
         cursor, value = self.present, self.value
         room = max(1, inner - _LABEL)
+        stored = BLANK
+        if value is not None and cursor.in_file:  # and how the text was read
+            text, words = shown(json.dumps(value.value, ensure_ascii=False)), f", {value.words}"
+            stored = _labelled("stored", f"{clip_left(text, max(8, room - len(words)))}{words}")
         body = [
             _labelled("now", clip_left(shown(cursor.shown), room)),
             _labelled("new", clip_left(shown(self.typing.text), room - 1), Style.KEY("█")),
-            _labelled("stored", _stored(value, room)) if value is not None and cursor.in_file else BLANK,
+            stored,
             _labelled("file" if cursor.in_file else "stream", clip_left(safe(cursor.file), room)),
             _labelled("verdict", "", *verdict_words(cursor)),
             BLANK,
@@ -439,7 +436,8 @@ class OperationsScreen(ChoosingScreen[None]):
     session: Session
     records: list[OperationRecord] | None = None
     older = False
-    filter = ""
+    wanted = query.Query()
+    """The filter."""
 
     def on_mount(self) -> None:
         self.read()
@@ -457,8 +455,8 @@ class OperationsScreen(ChoosingScreen[None]):
     @property
     def _follows_change(self) -> bool:
         """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
-        changes = [result.operation for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
-        touched = self.at or self.filter or self.typing is not None or self.dismissed or not self.on_top
+        changes = [result.operation for result in self.session.results[-1:] if result.action is not Action.UNDO]
+        touched = self.at or not self.wanted.empty or self.typing is not None or self.dismissed or not self.on_top
         same = self.record is not None and self.record.operation in changes
         return not touched and same and by_id("undo").why_not(self.context()) is None
 
@@ -470,10 +468,10 @@ class OperationsScreen(ChoosingScreen[None]):
     @property
     def found(self) -> list[OperationRecord]:
         """The operations that the filter matches."""
-        if not self.filter or self.records is None:
-            return self.records or []
-        wanted, now = query.parse(self.filter, lenient=True), self.session.now()
-        return [record for record in self.records if wanted.holds(operation_facts(record, now))]
+        records, now = self.records or [], self.session.now()
+        if self.wanted.empty:
+            return records
+        return [record for record in records if self.wanted.holds(operation_facts(record, now))]
 
     def facts(self) -> Facts:
         why = why_not_undo(self.record) if self.record is not None else ""
@@ -488,14 +486,11 @@ class OperationsScreen(ChoosingScreen[None]):
         self.clamp()
         found = self.found
         if not found:
-            none = f"matches {shown(self.filter)}; Esc clears the filter" if self.filter else "has been done here"
+            none = "has been done here" if self.wanted.empty else f"matches {shown(str(self.wanted))}; Esc clears the filter"
             return [join(f" no operation {none}")]
-        lines = self._table(found, width, height)
-        if not self.filter:
-            return lines
-        texts = query.parse(self.filter, lenient=True).texts
-        head = join(lines[0], " match ", Style.KEY(shown(self.filter)))
-        return [head, *(point_out(line, texts) for line in lines[1:])]
+        head, *lines = self._table(found, width, height)
+        match = "" if self.wanted.empty else " match "
+        return [join(head, match, Style.KEY(shown(str(self.wanted)))), *(point_out(line, self.wanted.texts) for line in lines)]
 
     def _table(self, records: Sequence[OperationRecord], width: int, height: int) -> Lines:
         """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it
@@ -534,26 +529,25 @@ class OperationsScreen(ChoosingScreen[None]):
     # The filter, typed in the line of the keys
 
     def do_filter(self) -> None:
-        self.read_line(LineEdit(self.filter), self._filter, self._keep)
-        self._filter(self.filter)
+        text = str(self.wanted)
+        self.read_line(LineEdit(text), self._filter, self._keep)
+        self._filter(text)
 
     def _filter(self, text: str) -> None:
-        found = query.parse(text, lenient=True)
-        self.filter = str(found)
-        hint = found.hint or f"{len(self.found):,} match · Enter keeps · Esc clears"
+        self.wanted = query.parse(text, lenient=True)
+        hint = self.wanted.hint or f"{len(self.found):,} match · Enter keeps · Esc clears"
         self.show_notice(f"/{text}_   {hint}")
 
     def _keep(self, text: str | None) -> None:
         if text is None:
-            self.filter = ""
+            self.wanted = query.Query()
         self.paint()
 
     def do_back(self) -> None:
-        if self.filter:
-            self.filter = ""
-            self.paint()
-        else:
+        if self.wanted.empty:
             super().do_back()
+        else:
+            self._keep(None)
 
     def do_open_operation(self) -> None:
         if self.record is not None:

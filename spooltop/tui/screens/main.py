@@ -18,7 +18,6 @@ from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, escape, escape_text
 
 from ..commands import BOX_OF, LISTS, READING, SORTED, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
-from ..draw.detail import detail, message_lines
 from ..draw.elements import BLANK, Line, Lines, Style, dim, faded, join, point_out, restyle, shown, when, within
 from ..draw.header import header, notice_lines, problem_lines
 from ..draw.lists import (
@@ -30,9 +29,11 @@ from ..draw.lists import (
     consumer_header,
     consumer_lines,
     consumer_name,
+    detail,
     fitting,
     list_header,
     list_width,
+    message_lines,
     row_line,
     sort_at,
     title_line,
@@ -105,10 +106,6 @@ class MainScreen(ListScreen):
     def row(self) -> Row | None:
         """The row under the cursor of the list in front."""
         return self.rows.item if self.state.root in LISTS else None
-
-    def lines(self, name: str) -> LinesView:
-        """The widget with this id."""
-        return self.query_one(f"#{name}", LinesView)
 
     @property
     def in_front(self) -> bool:
@@ -327,7 +324,7 @@ class MainScreen(ListScreen):
         """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
         state = self.state
         if isinstance(found, SnapshotTaken):
-            state.log.take(found.snapshot, self.session.state.results)
+            state.log.take(found.snapshot, self.session.results)
         if not self.ready:  # not composed yet, or removed already: there is no list for rows
             if isinstance(found, SnapshotTaken):
                 state.snapshot = found.snapshot
@@ -630,8 +627,8 @@ class MainScreen(ListScreen):
         """Shows what a problem is about."""
         state = self.state
         root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
-        if problem.selection is not None and problem.box is not None and root is not None:
-            chosen = state.lists[problem.box]
+        if problem.selection is not None and root is not None:
+            chosen = state.lists[BOX_OF[root]]
             chosen.scope, chosen.filter, chosen.problems_only = problem, "", False
             self.do_show(root)
         elif problem.view in tuple(View):

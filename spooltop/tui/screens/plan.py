@@ -17,23 +17,33 @@ from textual.message import Message
 from spooltop.cursors.model import direction, pick
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, Snapshot, TrackedMessage
-from spooltop.model import vocabulary as units
-from spooltop.model.vocabulary import (
+from spooltop.model import (
     ASIDE,
     PAST,
     WHOLE,
     Action,
     Box,
+    Confirm,
+    Item,
     JsonObject,
+    Outcome,
+    Plan,
+    Refusal,
+    Result,
     Row,
+    Selection,
+    Snapshot,
+    TrackedMessage,
     Verdict,
     age,
     duration,
     escape,
+    parse_rate,
     printable,
     program,
+    rate_limit,
     same_json,
+    size,
 )
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
 
@@ -124,7 +134,7 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
     elif in_cur or row.box is Box.TMP:
         fact = Style.BAD(pad(verdict or "—", 11), dead)
     else:
-        fact = Span(f"{units.size(row.size):>7}  ")
+        fact = Span(f"{size(row.size):>7}  ")
     used = 2 + len(text) + len(fact.text)
     sign = Style.WARN("! " if item.warning else "  ")
     return join(sign, text, fact, clip_left(safe(row.id), max(4, inner - used)))
@@ -185,12 +195,6 @@ FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJE
 
 FOLLOWED_AT_MOST = 1_000
 """Maximum number of messages that are followed."""
-
-
-def cursor_set(plan: Plan) -> Item | None:
-    """The item of the cursor that ``plan`` sets, None where it sets none."""
-    sets = plan.action is Action.SET_CURSOR or plan.undone is Action.SET_CURSOR
-    return plan.items[0] if sets and plan.items else None
 
 
 def cursor_since(result: Result, was: Item, snapshot: Snapshot) -> tuple[str, ...]:
@@ -480,15 +484,15 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def refuse_early(self, event: Key) -> None:
         if event.key in CONFIRMING:
-            self.session.state.early = event.key
+            self.session.early = event.key
             self._tell_early()
 
     def _tell_early(self) -> None:
         """Says that a key came too early, once somebody sees the plan that it was meant for: not the one that was applied."""
-        state = self.session.state
-        if state.early and not self.began and self.plan is not None and self.panel.painted_at is not None:
-            self.show_notice(f"{state.early} came before the plan was painted; press it again")
-            state.early = ""
+        session = self.session
+        if session.early and not self.began and self.plan is not None and self.panel.painted_at is not None:
+            self.show_notice(f"{session.early} came before the plan was painted; press it again")
+            session.early = ""
 
     def _moves(self, event: Key) -> bool:
         command, _ = command_for(event.key, self.context())
@@ -537,7 +541,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def _set_rate(self, text: str | None) -> None:
         plan, edit, self.rate = self.plan, self.rate, None
         try:
-            rate = units.parse_rate(text.strip()) if text and text.strip() else None
+            rate = parse_rate(text.strip()) if text and text.strip() else None
         except UsageError as error:
             self.rate = self.typing = edit
             self.show_notice(str(error))
@@ -671,7 +675,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         def applied(result: Result | SpooltopError) -> None:
             # Kept here and not in the message: on leaving, messages are not taken any more.
             if isinstance(result, Result):
-                session.state.results.append(result)
+                session.results.append(result)
             deliver(self, self._applied, result)
 
         advanced = now_and_then(self, self._advanced)
@@ -689,7 +693,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
             self.failed = str(result)
             self.paint()
             return
-        cursor = cursor_set(self.plan) if self.plan is not None else None
+        plan = self.plan
+        cursor = plan.items[0] if plan is not None and Action.SET_CURSOR in (plan.action, plan.undone) and plan.items else None
         self.open_screen(ResultScreen(self.session, result, self.began, cursor), lambda undo: self._after(result, undo))
 
     def _after(self, result: Result, undo: bool | None) -> None:
@@ -711,7 +716,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def do_rate(self) -> None:
         rate = self.plan.rate if self.plan is not None else None
-        self.rate = LineEdit("" if rate is None else units.rate_limit(rate).replace(",", ""), limit=12)
+        self.rate = LineEdit("" if rate is None else rate_limit(rate).replace(",", ""), limit=12)
         self.read_line(self.rate, lambda text: self.paint(), self._set_rate)
         self.paint()
 

@@ -7,8 +7,7 @@ from functools import lru_cache
 
 from textual.app import ComposeResult
 
-from spooltop.model import ASIDE, Box, Frozen, Sort, escape, full_name, without_secrets
-from spooltop.model import vocabulary as units
+from spooltop.model import ASIDE, Box, Frozen, Sort, escape, full_name, rate, without_secrets
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch, natural, worst_first
 
 from ..commands import CommandContext, View, by_id
@@ -74,7 +73,7 @@ def _rate(one: Glance, now: float, figure: float | None) -> Span:
     if figure is None or one.snapshot is None:
         return Span("?" if one.snapshot is None else "·")
     bound = "≥" if one.snapshot.rates.lower_bound else ""
-    return Span(bound + units.rate(figure).removesuffix("/s"))
+    return Span(bound + rate(figure).removesuffix("/s"))
 
 
 _FIGURES: Mapping[str, tuple[str, Callable[[Glance], float | None]]] = {
@@ -227,7 +226,6 @@ class SpoolsScreen(ListScreen):
     """True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
     now = 0.0
     glances: Sequence[Glance] = ()
-    _generation = 0
     _placed: Hashable = None
     """The row that the cursor was on at the end of the last update."""
 
@@ -259,12 +257,9 @@ class SpoolsScreen(ListScreen):
             self.now = self.spools.now()
         names = self._layout().distinct
         found = in_order([one for one in self.glances if self._matches(one, names)], self.sort)
-        key = self.rows.key
-        self.moved = self.moved or key != self._placed  # the mouse moves it, too
-        at = next((place for place, one in enumerate(found) if one.target == key), None)
-        self._generation += 1
+        self.moved = self.moved or self.rows.key != self._placed  # the mouse moves it, too
         self.rows.empty = dim(f"   {self._why_empty()}")
-        self.rows.set_list(len(found), self._generation, cursor=at, anchor=key, items=found)
+        self.rows.set_list(len(found), 0, items=found)
         if not self.moved:
             self.rows.go_to(0)
         self._placed = self.rows.key
@@ -302,8 +297,8 @@ class SpoolsScreen(ListScreen):
         if not (self.ready and self.on_top):
             return
         width = self.window_size[0]
-        self.query_one("#top", LinesView).show([self._header(width), title_line(self._layout().columns, self.sort)])
-        self.query_one("#bottom", LinesView).show_all(self._bottom(width))
+        self.lines("top").show([self._header(width), title_line(self._layout().columns, self.sort)])
+        self.lines("bottom").show_all(self._bottom(width))
 
     def _header(self, width: int) -> Line:
         """``spooltop /var/spool/  30 spools · 2 with problems … as of 02:41:09``; with a filter how many match it."""
