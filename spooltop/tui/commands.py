@@ -581,11 +581,6 @@ class KeyCommand(Frozen):
         return shown(self.keys[0])
 
     @property
-    def answers(self) -> bool:
-        """True for a command that confirms a plan or makes it take more: it is typed, never clicked on."""
-        return self.dangerous and View.PLAN in self.views
-
-    @property
     def shown_keys(self) -> str:
         return " ".join(shown(key) for key in self.keys)
 

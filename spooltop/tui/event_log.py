@@ -42,7 +42,7 @@ class EventLog:
         first = self._exited is None
         news = [*self._deaths(snapshot), *(logged for event in found if (logged := _logged(event)) is not None)]
         if not first:
-            self._kept.extend(sorted(news, key=lambda event: event.at))
+            self._kept.extend(news)
 
     def newest(self, until: float) -> list[LoggedEvent]:
         """Returns the events up to ``until`` (epoch seconds), newest first."""

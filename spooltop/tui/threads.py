@@ -543,12 +543,12 @@ class SnapshotThread:
             aged = old.timed and self._monotonic() - self._made_at >= TIMED * self._took
             if snapshot is None or not (aged or snapshot.observation.generation != old.generation):
                 return old
-        given_up = threading.Event()  # stays set when the user returns to a list: a listing that was cancelled is incomplete
+        given_up = False  # stays True when the user returns to a list: a listing that was cancelled is incomplete
 
         def cancelled() -> bool:
-            if self._overtaken(wanted, old is not None):
-                given_up.set()
-            return given_up.is_set()
+            nonlocal given_up
+            given_up = self._overtaken(wanted, old is not None) or given_up
+            return given_up
 
         began = self._monotonic()
         progress = None
@@ -557,7 +557,7 @@ class SnapshotThread:
         listing = self._control.listing(request.query, cancelled, progress)
         self._made_at = self._monotonic()
         self._took = self._made_at - began
-        if given_up.is_set() and not listing.complete:
+        if given_up and not listing.complete:
             self._listing = old
         else:
             self._listing = listing

@@ -81,8 +81,8 @@ class LinesView(LineWidget):
         for span in line:
             if edge > x:
                 break
-            if span.style is Style.KEY and (words := span.text.strip(" [").split(" ")):
-                key = words[0]
+            if span.style is Style.KEY:
+                key = span.text.strip(" [").partition(" ")[0]
             elif span.style is Style.RULE:
                 key = ""  # the border of a panel
             elif " · " in span.text and x >= edge + text_width(span.text.rpartition(" · ")[0]) + 1:

@@ -270,13 +270,11 @@ def cut_apart(name: str, width: int, ends: Ends) -> str:
         return clip_left(name, width)
     own = name[len(ends.head) : len(name) - len(ends.tail)]
     before = "…" if ends.head else ""
-    if text_width(before + own + ends.tail) <= width:
-        return before + own + ends.tail
+    room = width - text_width(before + own)
+    if room >= bool(ends.tail):
+        return before + own + clip(ends.tail, room)
     if not ends.tail:
         return clip_left(own, width)
-    room = width - text_width(before + own)
-    if room >= 1:
-        return before + own + clip(ends.tail, room)
     return clip_left(own, max(1, width - 1)) + "…" if width > 2 else clip_left(own, width)
 
 
@@ -368,7 +366,7 @@ def crop(line: Sequence[Span], width: int) -> Line:
     for span in line:
         size = cell_len(span.text)
         if size >= room:  # cut here where nothing more fits after this span
-            out.append(span._replace(text=clip(span.text + _ELLIPSIS if size == room else span.text, room)))
+            out.append(span._replace(text=clip(span.text + _ELLIPSIS, room)))
             break
         out.append(span)
         room -= size
@@ -422,15 +420,11 @@ def point_out(line: Line, texts: Sequence[str]) -> Line:
     """The same text with each of ``texts``, longest first, underlined where it occurs; titles and keys stay as they are."""
     if not texts:
         return line
-    any_text = re.compile("|".join(map(re.escape, texts)))
+    any_text = re.compile(f"({'|'.join(map(re.escape, texts))})")
     found = []
     for span in line:
-        at, text = 0, span.text
-        if span.style not in _APART:
-            for match in any_text.finditer(text):
-                found += [span._replace(text=text[at : match.start()]), span._replace(text=match.group(), style=Style.MATCH)]
-                at = match.end()
-        found.append(span._replace(text=text[at:]))
+        pieces = [span.text] if span.style in _APART else any_text.split(span.text)  # each second one is one of ``texts``
+        found += [span._replace(text=text, style=Style.MATCH if at % 2 else span.style) for at, text in enumerate(pieces)]
     return merge(found)
 
 
@@ -592,8 +586,13 @@ def frame(height: int, *columns: tuple[int, Sequence[Section]], top: Sequence[Li
     lines = list(top[:-1])
     drawn = [_column(sections, width, height) for width, sections in columns]
     for y, cells in enumerate(zip_longest(*drawn, fillvalue=(False, BLANK))):
-        row = [(width, *cell) for (width, _), cell in zip(columns, cells, strict=True)]
-        lines.append(_side_by_side(row, bool(top), y))
+        joints = "│├┤┼" if y else "│├┤┬" if top else "│┌┐┬"  # by whether there are borders before and after
+        parts: list[Span] = []
+        before = False
+        for (width, _), (border, line) in zip(columns, cells, strict=True):
+            parts += [Style.RULE(joints[2 * before + border]), *filled(line, width)]
+            before = border
+        lines.append(merge([*parts, Style.RULE(joints[2 * before])]))
     lines.append((Style.RULE(f"└{'┴'.join('─' * width for width, _ in columns)}┘"),))
     return lines
 
@@ -618,18 +617,6 @@ def _upper_border(panel: Section, width: int) -> Line:
     title = clip(panel.title, max(1, room))
     fill, end = Style.RULE("─" * (room - text_width(title))), Style.RULE("─")
     return join(end, " ", key, Style.TITLE(f"{title} "), fill, note, end)
-
-
-def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) -> Line:
-    """A line of all columns with the borders between them; ``cells`` are (width, is a border, line). ``below``: there is a panel
-    above."""
-    joints = "│├┤┼" if y else "│├┤┬" if below else "│┌┐┬"
-    parts: list[Span] = []
-    before = False
-    for width, rule, line in cells:
-        parts += [Style.RULE(joints[2 * before + rule]), *filled(line, width)]
-        before = rule
-    return merge([*parts, Style.RULE(joints[2 * before])])
 
 
 # Draws the panel that lies on top of a view: a plan, a result, who has a file.

@@ -31,7 +31,6 @@ from spooltop.model import (
     Verdict,
     age,
     at_most,
-    clock_time,
     count,
     duration,
     escape,
@@ -158,14 +157,12 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
         return "—"
     if moment.times is Times.AGE:
         return (at_most if bound else age)(max(0.0, moment.now - since))
-    mark = "Z" if moment.times is Times.UTC else ""
-    text = clock_time(since, moment.zone, offset=False)
-    if abs(moment.now - since) < 86400 / 2 or text == "—":
-        return text if text == "—" else text + mark
     try:
-        return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(moment.zone).strftime("%m-%d %H:%M") + mark
+        time = datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(moment.zone)
     except (ValueError, OverflowError, OSError):  # a time outside the calendar: a name may contain any number
         return "—"
+    near = abs(moment.now - since) < 86400 / 2
+    return time.strftime("%H:%M:%S" if near else "%m-%d %H:%M") + ("Z" if moment.times is Times.UTC else "")
 
 
 _VERDICTS = {Verdict.DEAD: Style.BAD, Verdict.ABANDONED: Style.WARN}
@@ -283,7 +280,15 @@ def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE, k
     while len(columns) > keep and _total(columns) > width:
         # the last but one goes first: the name stays, and changing values are at the left
         del columns[-2]
-    return tuple(_grown(columns, width - _total(columns)))
+    # Free space is shared among those that grow. They take what others cannot use; the last one takes the rest.
+    weight, left = sum(column.grow for column in columns), width - _total(columns)
+    for i, column in enumerate(columns):
+        if column.grow:
+            share = left if i == len(columns) - 1 else min(left * column.grow // weight, column.most - column.width)
+            columns[i] = replace(column, width=column.width + share)
+            left -= share
+            weight -= column.grow
+    return tuple(columns)
 
 
 def sort_title(sort: Sort, columns: Sequence[Column]) -> str:
@@ -293,21 +298,6 @@ def sort_title(sort: Sort, columns: Sequence[Column]) -> str:
 
 def _total(columns: Sequence[Column]) -> int:
     return MARGIN + sum(column.width + column.gap for column in columns) - columns[-1].gap + 1  # a cell at the right edge
-
-
-def _grown(columns: list[Column], room: int) -> list[Column]:
-    """Shares ``room`` among the columns that grow. Columns take what others cannot use; the last one takes the rest."""
-    grown = list(columns)
-    weight = sum(column.grow for column in grown)
-    left = room
-    for i, column in enumerate(grown):
-        if not column.grow:
-            continue
-        share = left if i == len(grown) - 1 else min(left * column.grow // weight, column.most - column.width)
-        grown[i] = replace(column, width=column.width + share)
-        left -= share
-        weight -= column.grow
-    return grown
 
 
 def list_header(
@@ -656,6 +646,8 @@ _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
 """Facts of a reader that are drawn from the row, or at a place of their own."""
 _SHORT = {"set aside": "reason", "operation": "by op"}
 """Labels of a reader that are wider than their column."""
+_SAME_DAY = re.compile(r"^((\S+) \S+ (\S+)) · claimed \2 (\S+) \3$")
+"""Two times with the same day and zone, which are written once: ``2026-11-21 02:00:01 +0100 · claimed 02:00:03``."""
 _BARE = (EXITED, RUNNING)
 """Evidence that says no more than the verdict does."""
 LONGEST = 5000
@@ -727,7 +719,7 @@ def _message_facts(
     now, zone, facts = moment.now, moment.zone, dict(told)
     put = facts.get("enqueued")
     if put is not None:
-        whole = _once(shown(put))
+        whole = _SAME_DAY.sub(r"\1 · claimed \4", shown(put))
         parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
         for i, part in enumerate(parts):
             yield "" if i else "enqueued", part
@@ -771,14 +763,6 @@ def _message_facts(
             yield _SHORT.get(label, shown(label)), shown(text)
 
 
-def _once(put: str) -> str:
-    """Shortens ``2026-11-21 02:00:01 +0100 · claimed 02:00:03``: the part that both times share is written once."""
-    first, stop, second = put.partition(" · claimed ")
-    a, b = first.split(" "), second.split(" ")
-    same = stop and len(a) == len(b) == 3 and (a[0], a[2]) == (b[0], b[2])
-    return f"{first}{stop}{b[1]}" if same else put
-
-
 def _why(row: Row, facts: dict[str, str]) -> str:
     """The evidence for the verdict without repetitions: the reader's sentence without its subject, which the owner's line names,
     and what the list knows in addition."""
@@ -787,7 +771,7 @@ def _why(row: Row, facts: dict[str, str]) -> str:
         reason = reason.removeprefix(f"pid {row.owner.pid} ")
         reason = reason.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ").removeprefix("has ")
     known = [part for part in row.evidence.split(" · ") if part and part not in reason and (part not in _BARE or not reason)]
-    return shown(" · ".join([reason, *known] if reason else known))
+    return shown(" · ".join(filter(None, [reason, *known])))
 
 
 class PayloadLines:

@@ -104,7 +104,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
     """Draws one character per value, oldest first. The height is in sevenths of the highest value: an eighth stays free, so that
     bars of two lines never touch. ``·`` marks cells that were not watched."""
     drawn = [None] * (cells - len(values)) + list(values[-cells:] if cells else ())
-    top = max((value for value in drawn if value is not None), default=0.0)
+    top = _highest(drawn)
     return "".join(
         UNWATCHED if value is None else BARS[0] if value <= 0 else BARS[max(1, round(value / top * 6))] for value in drawn
     )

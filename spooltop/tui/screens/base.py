@@ -4,7 +4,6 @@ and what every screen opens: the palette, the menu of orders and the help."""
 
 from __future__ import annotations
 
-import datetime
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -49,8 +48,10 @@ from ..draw.elements import (
     Lines,
     Span,
     Style,
+    Zone,
     clip,
     dim,
+    filled,
     first_fit,
     join,
     labelled,
@@ -104,7 +105,7 @@ class Session(AppSession, kw_only=True):
     snapshot_thread: SnapshotThread
     worker: Worker
     now: Clock
-    zone: Callable[[], datetime.tzinfo | None]
+    zone: Callable[[], Zone]
     to_spools: Callable[[], object] | None = None
     """Leaves the target for the Spools view; None where it was not opened from there."""
 
@@ -150,21 +151,13 @@ _SHORT = {"consumers": "Cons", "cursors": "Curs"}
 
 def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
     """As many of the keys as fit, the most important first, and always the key to leave."""
-    out: Line = (Span(" "),)
-    leaving = next((_part(entry) for entry in entries if entry[0] == "Esc"), BLANK)
-    for at, entry in enumerate(entries):
-        longer = join(out, _part(entry, first=not at))
-        if entry[0] == "Esc":
-            leaving = BLANK
-        if line_width(longer) + line_width(leaving) > width:
-            return join(out, leaving)
-        out = longer
-    return out
-
-
-def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
-    key, words = entry
-    return join("" if first else " · ", Style.KEY(key), f" {words}")
+    leaving = [entry for entry in entries if entry[0] == "Esc"]
+    lines = []
+    for most in reversed(range(len(entries) + 1)):
+        some = dict.fromkeys([*entries[:most], *leaving])
+        parts = [part for key, words in some for part in (" · ", Style.KEY(key), f" {words}")]
+        lines.append(join(" ", *parts[1:]))
+    return first_fit(width, *lines)
 
 
 def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Container[str] = ()) -> Line:
@@ -405,7 +398,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         if not self._touchable or event.button != 1 or not isinstance(widget, LinesView):
             return
         word = widget.key_at(event.x, event.y)
-        key = named(word, (key for command in commands_in(self.view) for key in command.keys)) if word else None
+        key = named(word, (key for command in commands_in(self.view) for key in command.keys))
         if key is None:
             self.clicked(widget, event.x, event.y)
         elif not self._left_to_typing(key) if self.typing is None else key in ("enter", "escape"):
@@ -414,12 +407,12 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
     def _left_to_typing(self, key: str) -> bool:
         """True, with a notice, where this key answers a plan. The mouse answers none: a hand slips, and a terminal's window is
         clicked on only to bring it to the front."""
-        command = next((command for command in commands_in(self.view) if key in command.keys), None)
-        if command is None or not command.answers:
-            return False
-        does = "confirm" if command.id.startswith("confirm") else command.label
-        self.show_notice(f"the mouse does not {does}: press {key_name(key)}")
-        return True
+        for command in commands_in(self.view):
+            if key in command.keys and command.dangerous and View.PLAN in command.views:
+                does = "confirm" if command.id.startswith("confirm") else command.label
+                self.show_notice(f"the mouse does not {does}: press {key_name(key)}")
+                return True
+        return False
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
         """Chooses a row that was clicked on, or opens it where it is chosen already."""
@@ -705,11 +698,11 @@ class PaletteScreen(ChoosingScreen[str | None]):
         return {"rows": len(self.found)}
 
     def typed(self, event: Key) -> bool:
-        if self.typing.key(event.key, event.character):
+        edited = self.typing.key(event.key, event.character)
+        if edited:
             self.at = 0
             self.paint()
-            return True
-        return event.key in ("j", "k", "g", "G")
+        return edited
 
     def draw(self, width: int, height: int) -> Lines:
         found = self.found
@@ -834,13 +827,19 @@ def draw_help(sections: Mapping[str, Sequence[HelpEntry]], width: int) -> Lines:
     by their titles. Commands that are not available are dim and say why."""
     every = [text_width(entry.keys) for entries in sections.values() for entry in entries]
     keys = min(max(every, default=0), 18, max(8, width // 4))
+    half = width // 2
     lines: Lines = []
     for title, entries in sections.items():
-        if lines:
-            lines.append(BLANK)
-        if title:
-            lines.append(join(Style.TITLE(f" {shown(title)}")))
-        lines += _entries(entries, keys, width)
+        lines += [BLANK] * bool(lines) + [join(Style.TITLE(f" {shown(title)}"))]
+        waits = False  # an entry for one next to it
+        for entry in entries:
+            drawn = _entry(entry, keys, width)
+            short = width >= _TWO_COLUMNS and len(drawn) == 1 and line_width(drawn[0]) < half
+            if short and waits:
+                lines[-1] = join(filled(lines[-1], half), *drawn)
+            else:
+                lines += drawn
+            waits = short and not waits
     return lines
 
 
@@ -848,24 +847,6 @@ def fit(lines: Lines, height: int) -> Lines:
     """At most ``height`` lines, of which the last says how many more there are."""
     more = len(lines) - height
     return [*lines[: height - 1], dim(f" … {more + 1} more lines, PgDn")] if more > 0 else lines
-
-
-def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> Lines:
-    half = width // 2
-    lines: Lines = []
-    left: Line = ()
-    """An entry that waits for one next to it."""
-    for entry in entries:
-        first, *more = _entry(entry, keys, width)
-        if width < _TWO_COLUMNS or more or line_width(first) > half - 1:
-            lines += [*filter(None, (left,)), first, *more]
-            left = ()
-        elif not left:
-            left = first
-        else:
-            lines.append(join(left, " " * (half - line_width(left)), first))
-            left = ()
-    return [*lines, *filter(None, (left,))]
 
 
 def _words(entry: HelpEntry) -> str:

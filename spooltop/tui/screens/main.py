@@ -17,7 +17,7 @@ from spooltop.errors import SpooltopError
 from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, escape, escape_text
 
-from ..commands import BOX_OF, LISTS, READING, SORTED, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
+from ..commands import BOX_OF, LISTS, READING, ROOTS, SORTED, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.elements import BLANK, Line, Lines, Style, dim, faded, join, point_out, restyle, shown, when, within
 from ..draw.header import header, notice_lines, problem_lines
 from ..draw.lists import (
@@ -292,7 +292,7 @@ class MainScreen(ListScreen):
         banner = self.session.options.banner
         line = join(Style.STRONG(banner)) if banner else views
         tabs = [views, line] if banner and self.window_size[1] >= _BANNER_HEIGHT else [line]
-        if context.view in LISTS or context.view in (View.CURSORS, View.LOCKS, View.CONSUMERS):
+        if context.view in ROOTS - {View.OVERVIEW}:
             if len(notice) > 1:
                 return notice
             return [*(notice or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), *tabs]

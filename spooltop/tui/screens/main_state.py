@@ -126,10 +126,7 @@ class MainState(Struct):
     @property
     def share(self) -> float | None:
         """The share of the work of the list in front that is done (0 to 1); None where that is not known or it is complete."""
-        query = self.query
-        if self.page is not None and self.page.query == query:
-            return self.page.share
-        return self.advanced.share if self.advanced is not None and self.advanced.query == query else None
+        return next((one.share for one in (self.page, self.advanced) if one is not None and one.query == self.query), None)
 
     def take_page(self, page: Page) -> None:
         """Takes a window of a list. What its ids share may become less while the list is scrolled, never more."""
