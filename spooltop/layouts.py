@@ -13,7 +13,7 @@ from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
-from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, role_of, sort_files, why_not
+from spooltop.backends.layouts.sort_files import fact_of, open_root, role_of, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
 from spooltop.model import Environ, Frozen, Row, escape
 
@@ -89,7 +89,7 @@ def try_layout(file: str, path: str, environ: Environ) -> Iterator[SortedFile]:
         if why := why_not(layout, root):
             raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
         around = LocalSurroundings(Processes())
-        files = sort_files(layout, root, Conditions(root, around))[0]
+        files = sort_files(layout, root, around)[0]
         messages = [file for file in files if file.match is not None]
         read_some(root, messages)
         verdicts = judge(layout, root, held_files(messages), around, time.time())

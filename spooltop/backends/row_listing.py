@@ -79,15 +79,16 @@ def _sort_key(column: str) -> Callable[[Row], tuple[Any, ...]]:
 
 class RowListing(Struct, eq=False):
     """List over rows: judged claims, files in ``tmp``, set-aside messages, messages of other programs. ``ordered_over`` is the
-    number of ``rows`` where there are more messages than that."""
+    number of rows where there are more messages than that."""
 
     query: ListQuery
-    _rows: Sequence[Row]
+    _found: Iterable[Row]
     now: float
     complete: bool
     generation: int
     ordered_over: int | None = None
     timed: bool = True
+    _rows: Sequence[Row] = ()
     _places: dict[Key, int] | None = None
 
     def __post_init__(self) -> None:
@@ -95,12 +96,12 @@ class RowListing(Struct, eq=False):
         value = attrgetter(_ATTRIBUTES.get(sort.column, "name"))
         known: list[Row] = []
         missing: list[Row] = []
-        for row in self._rows:
+        for row in self._found:
             if match is None or match(row):
                 (missing if value(row) is None else known).append(row)
         # Rows without a value come last in both directions.
         known.sort(key=_sort_key(sort.column), reverse=sort.descending)
-        self._rows = known + sorted(missing, key=lambda row: row.name)
+        self._found, self._rows = (), known + sorted(missing, key=lambda row: row.name)
 
     def __len__(self) -> int:
         return len(self._rows)

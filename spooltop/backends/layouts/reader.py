@@ -6,11 +6,10 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -44,7 +43,6 @@ from .queue_dirs import QueueDirs, own_name, parent, read_message, shown_locatio
 from .sort_files import BOXES as ASIDE_BOXES
 from .sort_files import (
     AsideMessage,
-    Conditions,
     QueueFile,
     fact_of,
     messages_aside,
@@ -149,7 +147,7 @@ def _folders(layout: Layout) -> list[str]:
 _FIRST = 5
 
 
-def consumers_of(claims: Sequence[Row], taken_at: float) -> ConsumerList:
+def consumers_of(claims: Iterable[Row], taken_at: float) -> ConsumerList:
     """Groups ``claims`` by the worker or the pid that they name. A worker without a claim is not known."""
     groups: dict[tuple[str, Verdict], list[Row]] = {}
     nameless = 0
@@ -209,39 +207,6 @@ def held_files(files: Sequence[QueueFile]) -> Sequence[QueueFile]:
     return [file for file in files if file.box in ("cur", "tmp")][:JUDGED_AT_MOST]
 
 
-class _Rows(Sequence[Row]):
-    """The messages of a box as of one look, made into rows when they are asked for, as there may be many. ``notes`` and the
-    verdicts on holders are by path."""
-
-    def __init__(
-        self, seen: Sequence[QueueFile], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]
-    ) -> None:
-        self._seen = seen
-        self._notes = notes
-        self._verdicts = verdicts
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def __getitem__(self, place: Any) -> Any:
-        return [*map(self._row, self._seen[place])] if isinstance(place, slice) else self._row(self._seen[place])
-
-    def __iter__(self) -> Iterator[Row]:
-        return map(self._row, self._seen)
-
-    def where(self, test: Callable[[QueueFile], bool]) -> Iterator[Row]:
-        """The rows of the messages for which ``test`` is true."""
-        return map(self._row, filter(test, self._seen))
-
-    def _row(self, seen: QueueFile) -> Row:
-        if not isinstance(seen, AsideMessage):
-            return row_of(seen, self._notes.get(seen.path, ""), self._verdicts.get(seen.path))
-        return replace(
-            row_of(seen), key=(seen.aside.value, seen.location), box=seen.aside, since_is_bound=seen.at is None, reason=seen.who,
-            owner=None,
-        )  # fmt: skip
-
-
 _PERIOD = 2.0
 """Seconds between two looks at least."""
 _SHARE = 20
@@ -265,9 +230,8 @@ class LayoutReader:
         self._files: list[QueueFile] = []
         self._lost = LostEntries(self._root)
         self._absent = absent_views(layout)
-        self._conditions = Conditions(self._root, around)
         self._seen: tuple[Mapping[str, list[QueueFile]], Mapping[str, str], Mapping[str, HolderVerdict]] = {}, {}, {}
-        self._aside: dict[str, AsideMessage] = {}
+        self._aside: list[AsideMessage] = []
         self.lost: Mapping[str, str] = {}
         """Paths of the entries of registers whose messages are nowhere, by the id of the message."""
         self.alone: Mapping[str, tuple[str, str]] = {}
@@ -288,9 +252,8 @@ class LayoutReader:
         error = ""
         self._step = f"reading {self._path}"
         try:
-            self._conditions.next_look()
             known = {file.path: file for file in self._files}
-            files, hidden = sort_files(self._layout, self._root, self._conditions, known)
+            files, hidden = sort_files(self._layout, self._root, self._around, known)
             del known  # of all files
         except OSError as problem:
             files, error = [], os.strerror(problem.errno or 0)
@@ -337,8 +300,7 @@ class LayoutReader:
 
     def _again(self) -> tuple[Sequence[QueueFile], Sequence[RegisterEntry]]:
         try:
-            self._conditions.next_look()
-            files = sort_files(self._layout, self._root, self._conditions)[0]
+            files = sort_files(self._layout, self._root, self._around)[0]
         except OSError:
             return (), ()
         return [*files, *self._held()], read_entries(self._layout, self._root, files)
@@ -352,44 +314,48 @@ class LayoutReader:
         except OSError as error:
             return Capabilities.nothing(f"its directory cannot be opened: {error.strerror}")
 
-    def rows(self, box: str) -> _Rows:
-        """The messages of a box as of the last look."""
+    def files(self, box: str) -> Sequence[QueueFile]:
+        """The files of the messages of a box as of the last look."""
+        return self._seen[0].get(box, ())
+
+    def rows(self, box: str, wanted: Callable[[QueueFile], bool] = lambda file: True) -> Iterator[Row]:
+        """Makes the rows of the ``wanted`` messages of a box as of the last look, one by one, as there may be many."""
         boxes, notes, verdicts = self._seen
-        return _Rows(boxes.get(box, ()), notes, verdicts)
+        for file in filter(wanted, boxes.get(box, ())):
+            if isinstance(file, AsideMessage):
+                yield replace(
+                    row_of(file), key=(file.aside.value, file.location), box=file.aside, since_is_bound=file.at is None,
+                    reason=file.who, owner=None,
+                )  # fmt: skip
+            else:
+                yield row_of(file, notes.get(file.path, ""), verdicts.get(file.path))
 
-    def together(self, location: str) -> Sequence[str]:
-        """The locations of all files of a message that was set aside, its own last."""
-        return self._aside[location].locations if location in self._aside else (location,)
-
-    def _set_aside(self) -> dict[str, AsideMessage]:
-        """The messages that spooltop has set aside, by location."""
+    def _set_aside(self) -> list[AsideMessage]:
+        """The messages that spooltop has set aside."""
         try:
             with self._dirs() as dirs:
-                return {one.location: one for one in messages_aside(self._layout, dirs)}
+                return [*messages_aside(self._layout, dirs)]
         except OSError:
-            return {}  # the directory is gone: the boxes say so
+            return []  # the directory is gone: the boxes say so
 
     def _dirs(self) -> QueueDirs:
         return QueueDirs(self._path, self._layout.side_dir, REAL_FILES)
 
     def _held(self) -> list[QueueFile]:
-        return [one for one in self._aside.values() if one.aside is Box.HELD]
+        return [one for one in self._aside if one.aside is Box.HELD]
 
     def _keep(self, files: Sequence[QueueFile], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]) -> None:
         boxes: dict[str, list[QueueFile]] = {}
         for match, some in groupby(files, attrgetter("match")):
             boxes.setdefault(match.box, []).extend(some)
-        for one in self._aside.values():
+        for one in self._aside:
             boxes.setdefault(one.aside, []).append(one)
         before, self._seen = self._seen, (boxes, notes, verdicts)
         self._generation += self._seen != before
 
-    def _in(self, box: str) -> Sequence[QueueFile]:
-        return self._seen[0].get(box, ())
-
     def _boxes(self, now: float, error: str) -> dict[Box, BoxState]:
         known = {Box(match.box) for match in self._layout.matches}
-        known |= {box for box in ASIDE_BOXES if self._in(box) or box.value in self._layout.verbs}
+        known |= {box for box in ASIDE_BOXES if self.files(box) or box.value in self._layout.verbs}
         states = {box: self._box(box, now, error) for box in Box if box in known}
         for name, why in self._layout.blind.items():
             box = Box(name)
@@ -401,11 +367,11 @@ class LayoutReader:
         were read are an even sample."""
         if not any("enqueued_at" in match.facts for match in self._layout.matches if match.box == "new"):
             return None
-        seen = self._in(Box.NEW)
+        seen = self.files(Box.NEW)
         return AgeCounter(((one.source, one.enqueued_at) for one in seen if one.is_read), len(seen)).ages(now)
 
     def _box(self, box: Box, now: float, error: str) -> BoxState:
-        seen = self._in(box)
+        seen = self.files(box)
         if error:
             return BoxState(box, None, complete=False, error=error, as_of=now)
         due = [one for one in seen if box is not Box.NEW or one.not_before is None or one.not_before <= now]
@@ -449,11 +415,11 @@ class LayoutReader:
         return RowListing(query, self.rows(query.box), now=self._clock(), complete=self._complete, generation=self._generation)
 
     def read(self, key: Key, limit: int) -> Payload:
-        row = self._row(key)
-        shown = escape(self._shown(row))
+        location, row = self._message(key)
+        shown = escape(self._shown(location))
         self._step = f"reading {shown}"
         try:
-            with self._place(row) as (folder, name):
+            with self._place(location) as (folder, name):
                 found = read_message(folder, name, limit)
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)
@@ -464,25 +430,25 @@ class LayoutReader:
         return Payload(found.data, found.size, found.size > limit, tuple(facts))
 
     @contextmanager
-    def _place(self, row: Row) -> Iterator[tuple[int, str]]:
+    def _place(self, location: str) -> Iterator[tuple[int, str]]:
         """The descriptor of the directory in which a message lies, and its name there. Raises ``OSError``."""
         with self._dirs() as dirs:
-            yield dirs.parent(location_of(row))
+            yield dirs.parent(location)
 
-    def _shown(self, row: Row) -> str:
+    def _shown(self, location: str) -> str:
         """The path of a message below the queue, or beside it where it was set aside."""
-        return shown_location(location_of(row), own_name(self._layout.side_dir, self._path))
+        return shown_location(location, own_name(self._layout.side_dir, self._path))
 
-    def _row(self, key: Key) -> Row:
-        box, path = key if isinstance(key, tuple) else ("", "")
-        found = next(self.rows(box).where(lambda one: one.location == path), None)
-        if found is None:
-            raise Unreadable("no message of this queue", path=escape(str(key)), advice="look again")
-        return found
+    def _message(self, key: Key) -> tuple[str, Row]:
+        """The location and the row of a message."""
+        box, location = map(str, key) if isinstance(key, tuple) else ("", "")
+        for row in self.rows(box, lambda file: file.location == location):
+            return location, row
+        raise Unreadable("no message of this queue", path=escape(str(key)), advice="look again")
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         wanted = set(ids[:1000])
-        rows = {row.id: row for box in self._seen[0] for row in self.rows(box).where(lambda one: one.id in wanted)}
+        rows = {row.id: row for box in self._seen[0] for row in self.rows(box, lambda file: file.id in wanted)}
         before, self._followed = self._followed, {}
         found = {}
         for id in wanted:
@@ -503,8 +469,8 @@ class LayoutReader:
 
     def holders(self, key: Key) -> Holders:
         if isinstance(key, tuple):
-            row = self._row(key)
-            name, place = self._shown(row), self._place(row)
+            location, _ = self._message(key)
+            name, place = self._shown(location), self._place(location)
         else:
             name = os.path.relpath(str(key), self._path)
             place = parent(self._root, name)
@@ -530,12 +496,6 @@ class LayoutReader:
 
     def close(self) -> None:
         os.close(self._root)
-
-
-def location_of(row: Row) -> str:
-    """The location of the file of a message."""
-    assert isinstance(row.key, tuple)
-    return str(row.key[1])
 
 
 def _held_since(row: Row) -> float:

@@ -73,28 +73,20 @@ def record(data: bytes, letter: str) -> str | None:
 
 TAIL = 512
 """Bytes at the end of a file that are read for its last line."""
-_State = tuple[int, int, int]
 
 
-class Conditions:
-    """Judges conditions on the files below ``root`` (a descriptor), look after look. ``around`` is asked for locks once for a
-    look, by the first condition on one, after all names were read; without it nobody holds any. The end of a file is read
-    once, until the file changes; those of files that were not asked for in the last look are forgotten."""
+class _Conditions:
+    """Judges conditions on the files below ``root`` (a descriptor) for one look. ``around`` is asked for locks once, by the first
+    condition on one, after all names were read; without it nobody holds any."""
 
-    def __init__(self, root: int, around: Surroundings | None = None) -> None:
+    def __init__(self, root: int, around: Surroundings | None) -> None:
         self._root = root
         self._around = around
         self._locks: Callable[[os.stat_result], Users] | None = None
-        self._ends: dict[str, tuple[_State, str]] = {}
-        self._before: dict[str, tuple[_State, str]] = {}
 
-    def next_look(self) -> None:
-        """Begins a look."""
-        self._before, self._ends = self._ends, {}
-        self._locks = None
-
-    def hold(self, when: FileCondition, path: str, fields: Mapping[str, str]) -> bool:
-        """True where ``when`` holds for the file; False also where the file is gone."""
+    def hold(self, when: FileCondition, path: str, fields: Mapping[str, str], before: QueueFile | None) -> bool:
+        """True where ``when`` holds for the file; False also where the file is gone. The end of a file that has not changed since
+        it was ``before``, when it held, is not read again."""
         other = path if when.path is None else when.path.path_of(pieces_of(path, fields))
         if other is None:
             return False
@@ -106,7 +98,9 @@ class Conditions:
                 return bool(found.st_mode & stat.S_IXUSR)
             if when.kind == "flock":
                 return self._may_be_locked(found)
-            return when.text is not None and when.text.match(self._end(other, found)) is not None
+            if before is not None and before.match is not None and before.match.when is when and _is_as_known(found, before):
+                return True
+            return when.text is not None and when.text.match(last_line(read_end(self._root, other, TAIL))) is not None
         except OSError:
             return False
 
@@ -118,14 +112,6 @@ class Conditions:
             self._locks = self._around.locks(self._root)
         users = self._locks(found)
         return bool(users.pids) or not users.complete
-
-    def _end(self, path: str, found: os.stat_result) -> str:
-        state = found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-        known = self._before.get(path) or self._ends.get(path)
-        if known is None or known[0] != state:
-            known = state, last_line(read_end(self._root, path, TAIL))
-        self._ends[path] = known
-        return known[1]
 
 
 def last_line(data: bytes) -> str:
@@ -244,7 +230,7 @@ def pieces_of(path: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def sort_files(
-    layout: Layout, root: int, conditions: Conditions | None = None, known: Mapping[str, QueueFile] = {}
+    layout: Layout, root: int, around: Surroundings | None = None, known: Mapping[str, QueueFile] = {}
 ) -> tuple[list[QueueFile], str]:
     """Returns the files below ``root`` (a descriptor), and why these may not be all of them, "" if they are: at most ``MOST``
     names are read, and only directories that may be. Directories are left out unless a match takes them, and so is spooltop's
@@ -256,30 +242,31 @@ def sort_files(
         if any(match.template.leads_through(folder) for match in layout.matches):
             hidden.append(f"{folder}/: {error.strerror or error}")
 
-    asked = conditions or Conditions(root)
+    conditions = _Conditions(root, around)
     files: list[QueueFile] = []
     left = MOST
     for folder in walk(root, layout.depth, MOST, without=layout.side_dir, unread=unread):
         left -= len(folder.names)
-        files += _sorted(layout, root, asked, folder, known)
+        files += _sorted(layout, root, conditions, folder, known)
     if left <= 0:
         return files, f"more than {MOST:,} names"
     return files, hidden[0] + (f", and {len(hidden) - 1} more" if len(hidden) > 1 else "") if hidden else ""
 
 
 def _sorted(
-    layout: Layout, root: int, conditions: Conditions, folder: QueueFolder, known: Mapping[str, QueueFile]
+    layout: Layout, root: int, conditions: _Conditions, folder: QueueFolder, known: Mapping[str, QueueFile]
 ) -> Iterator[QueueFile]:
     """The files of one directory."""
     depth = folder.prefix.count("/")
     matches = [match for match in layout.matches if match.template.depth == depth]
     for name in folder.names:
         path, directory = folder.prefix + name, name in folder.directories
+        before = known.get(path)
         for match in matches:
             if match.template.directory != directory or (found := match.template.pattern.match(path)) is None:
                 continue
-            if match.when is None or conditions.hold(match.when, path, found.groupdict()):
-                yield _found(root, folder.fd, match, found, name, known.get(path))
+            if match.when is None or conditions.hold(match.when, path, found.groupdict(), before):
+                yield _found(root, folder.fd, match, found, name, before)
                 break
         else:
             if not directory:

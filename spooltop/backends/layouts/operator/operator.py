@@ -20,10 +20,10 @@ from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, 
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, LogStore
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
-from ..definition import Filling, Layout, LayoutAction, Match
+from ..definition import Filling, Layout, LayoutAction
 from ..queue_dirs import ASIDE, QueueDirs, aside, in_queue, is_aside, keep_name, shown_location
-from ..reader import BUILT_IN, LayoutReader, can_change, location_of, sources_of
-from ..sort_files import META, QueueFile, encode_meta
+from ..reader import BUILT_IN, LayoutReader, can_change, sources_of
+from ..sort_files import META, AsideMessage, QueueFile, encode_meta
 from ..verdicts import judge
 from .performer import (
     DRAFT,
@@ -53,17 +53,17 @@ class NotPlanned(Exception):
 
 
 class MessagePlan(Frozen):
-    """The pinned changes of one message: a ``Ref``. ``queue`` is the identity of the queue's directory. ``proved``: the holder
-    was dead when the list was made, which is asked again."""
+    """The pinned changes of one message: a ``Ref``. ``queue`` is the identity of the queue's directory. ``proved`` is the file
+    whose holder was dead when the list was made, which is asked again."""
 
     queue: tuple[int, int]
     changes: MessageChanges
-    proved: bool = False
+    proved: QueueFile | None = None
 
 
 def pin_changes(
     dirs: QueueDirs, id: str, message: str, changes: Sequence[FileChange], *, reverses: int | None = None, without: str = "",
-    proved: bool = False,
+    proved: QueueFile | None = None,
 ) -> MessagePlan:  # fmt: skip
     """Plans the ``changes`` of the message ``id`` at the location ``message``, with pins of it and of what they need that lies in
     its place before the first of them, also where it has just gone. ``without``: as long as nothing lies there. Raises
@@ -109,7 +109,7 @@ class Planner:
         self._made: set[str] = set()
         self._changes: list[FileChange] = []
 
-    def plan(self, action: LayoutAction, id: str, *, proved: bool) -> MessagePlan:
+    def plan(self, action: LayoutAction, id: str, *, proved: QueueFile | None) -> MessagePlan:
         """Raises ``NotPlanned``, ``OSError``."""
         self._needed(self._location)
         for step in action.steps:
@@ -241,17 +241,6 @@ _HELD = (Verdict.ALIVE, Verdict.WRITING)
 _TWICE = "nobody can be shown to have left it: it may be processed twice"
 
 
-def match_of(layout: Layout, row: Row) -> tuple[Match, Mapping[str, str]] | None:
-    """The rule that a message fits, in the queue or where it lay before it was set aside, and the pieces of its path."""
-    path = in_queue(location_of(row))
-    for match in layout.matches:
-        if match.box == row.box.value or is_aside(location_of(row)):
-            fields = match.template.match(path)
-            if fields is not None:
-                return match, fields
-    return None
-
-
 class Chooser:
     """Pins messages of the queue that ``reader`` has just looked at."""
 
@@ -283,12 +272,12 @@ class Chooser:
         notes: dict[str, None] = {}
         effects: dict[str, None] = {}
         matches = selection.matcher(self._request.at)
-        for row in self._request.progress.each(self._rows(action, boxes)):
+        for file, row in self._request.progress.each(self._messages(action, boxes)):
             if not matches(row):
                 continue
             named |= {row.id, row.name}
-            rule = self._rule(action, row)
-            found = self._pinned(action, rule, row)
+            rule = self._rule(action, file)
+            found = self._pinned(action, rule, file, row)
             if isinstance(found, Item):
                 items.append(found)
                 effects["" if rule is None else rule.effect] = None
@@ -326,32 +315,29 @@ class Chooser:
                 items.append(RowItem(row, removed(self._dirs, path, path, without=message), words=f"{escape(path)}: {words}"))
         return Candidates(items, missing=tuple(one for one in chosen if one not in named))
 
-    def _rows(self, action: Action, boxes: Sequence[Box]) -> Iterator[Row]:
+    def _messages(self, action: Action, boxes: Sequence[Box]) -> Iterator[tuple[QueueFile, Row]]:
         """The messages in the order in which their queue takes them; those that it holds itself only where a rule says how."""
-        for one in boxes:
-            rows = [
-                row
-                for row in self._reader.rows(one)
-                if one is not Box.HELD or is_aside(location_of(row)) or self._rule(action, row) is not None
+        for box in boxes:
+            messages = [
+                (file, row)
+                for file, row in zip(self._reader.files(box), self._reader.rows(box), strict=True)
+                if box is not Box.HELD or isinstance(file, AsideMessage) or self._rule(action, file) is not None
             ]
-            yield from sorted(rows, key=lambda row: row.enqueued_at or row.in_box_since or 0.0)
+            yield from sorted(messages, key=lambda message: message[1].enqueued_at or message[1].in_box_since or 0.0)
 
-    def _rule(self, action: Action, row: Row) -> LayoutAction | None:
-        if action in BUILT_IN and is_aside(location_of(row)):
+    def _rule(self, action: Action, file: QueueFile) -> LayoutAction | None:
+        if action in BUILT_IN and isinstance(file, AsideMessage):
             return None
-        found = match_of(self._layout, row)
-        box = row.box.value if found is None else found[0].box
-        return next((one for one in self._layout.actions if one.name == action.value and box in one.boxes), None)
+        return next((one for one in self._layout.actions if one.name == action.value and file.box in one.boxes), None)
 
-    def _pinned(self, action: Action, rule: LayoutAction | None, row: Row) -> Item | Refusal:
-        if rule is not None and not is_aside(location_of(row)):
+    def _pinned(self, action: Action, rule: LayoutAction | None, file: QueueFile, row: Row) -> Item | Refusal:
+        blocked = ""
+        if rule is not None and not isinstance(file, AsideMessage):
             blocked, forceable = _blocked(rule, row)
             if blocked and not (forceable and self._request.force):
                 return Refusal(row, blocked, forceable)
-        else:
-            blocked = ""
         try:
-            plan = self._plan(action, rule, row, proved=rule is not None and rule.needs_dead and not blocked)
+            plan = self._plan(action, rule, file, proved=rule is not None and rule.needs_dead and not blocked)
         except NotPlanned as error:
             return Refusal(row, str(error))
         except OSError as error:
@@ -360,47 +346,39 @@ class Chooser:
             row = row.judged(Verdict.UNKNOWN, blocked, row.owner)
         return RowItem(row, plan, warning=_TWICE if blocked else "")
 
-    def _plan(self, action: Action, rule: LayoutAction | None, row: Row, *, proved: bool) -> MessagePlan:
+    def _plan(self, action: Action, rule: LayoutAction | None, file: QueueFile, *, proved: bool) -> MessagePlan:
         if action is Action.EMPTY:
-            return deleted(self._dirs, row.id, location_of(row))
-        if action in (Action.RELEASE, Action.RESTORE, Action.REQUEUE) and is_aside(location_of(row)):
-            self._no_other(row)
-            return moved_back(self._dirs, row.id, self._reader.together(location_of(row)))
-        found = match_of(self._layout, row)
-        if rule is None or found is None:
+            return deleted(self._dirs, file.id, file.location)
+        if isinstance(file, AsideMessage) and action in (Action.RELEASE, Action.RESTORE, Action.REQUEUE):
+            self._no_other(file)
+            return moved_back(self._dirs, file.id, file.locations)
+        if rule is None:
             raise NotPlanned(f"its layout does not say how to {action} it")
-        if action in (Action.REQUEUE, Action.RELEASE) and row.box is not Box.NEW:
-            self._no_other(row)
+        if action in (Action.REQUEUE, Action.RELEASE) and file.box != Box.NEW:
+            self._no_other(file)
         planner = Planner(
-            self._dirs, location_of(row), found[1], at=self._request.at, now=self._now, next_number=self._next_number
+            self._dirs, file.location, file.fields, at=self._request.at, now=self._now, next_number=self._next_number
         )
-        return planner.plan(rule, row.id, proved=proved)
+        return planner.plan(rule, file.id, proved=file if proved else None)
 
-    def _no_other(self, row: Row) -> None:
+    def _no_other(self, file: QueueFile) -> None:
         """Raises ``NotPlanned`` where another message with this id waits. A second name of the file itself is none: a move was
         cut off, and is finished before this one."""
         if self._waiting is None:
             self._waiting = {}
-            for one in self._reader.rows(Box.NEW):
-                self._waiting.setdefault(one.id, []).append(location_of(one))
-        for other in self._waiting.get(row.id, ()):
-            found, own = self._dirs.status(other), self._dirs.status(location_of(row))
+            for one in self._reader.files(Box.NEW):
+                self._waiting.setdefault(one.id, []).append(one.location)
+        for other in self._waiting.get(file.id, ()):
+            found, own = self._dirs.status(other), self._dirs.status(file.location)
             if found is not None and own is not None and not os.path.samestat(found, own):
                 raise NotPlanned("conflict: another message with this id waits; both are kept")
 
     def _next_number(self, piece: str) -> int:
         if piece not in self._next:
-            self._next[piece] = max(self._numbers(piece), default=0)
+            texts = (file.fields.get(piece, "") for box in Box for file in self._reader.files(box))
+            self._next[piece] = max((int(text) for text in texts if text.isascii() and text.isdigit()), default=0)
         self._next[piece] += 1
         return self._next[piece]
-
-    def _numbers(self, piece: str) -> Iterator[int]:
-        for box in Box:
-            for row in self._reader.rows(box):
-                found = match_of(self._layout, row)
-                text = "" if found is None else found[1].get(piece, "")
-                if text.isascii() and text.isdigit():
-                    yield int(text)
 
 
 def _blocked(rule: LayoutAction, row: Row) -> tuple[str, bool]:
@@ -705,8 +683,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
                     performer.check()
                 except Skipped as error:
                     raise Skipped(self._finished.get(changes.message, str(error))) from None
-                if ref.proved and not self._layout.lock:  # else the lock is the proof
-                    self._prove_again(dirs, item)
+                if ref.proved is not None and not self._layout.lock:  # else the lock is the proof
+                    self._prove_again(dirs, ref.proved)
                 self._note(dirs, batch, changes)
                 performer.run(changes.changes)
 
@@ -715,12 +693,9 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         became = shown if outcome is Outcome.DONE else ""
         return ItemResult(changes.id, item.row.name, outcome, reason or performer.remark, became)
 
-    def _prove_again(self, dirs: QueueDirs, item: Item) -> None:
+    def _prove_again(self, dirs: QueueDirs, file: QueueFile) -> None:
         """Asks again if the holder is dead. Raises ``Skipped``."""
-        path = item.row.name
-        found = match_of(self._layout, item.row)
-        file = QueueFile(path, None if found is None else found[0])
-        one = judge(self._layout, dirs.root, [file], self._around, self._clock())[path]
+        one = judge(self._layout, dirs.root, [file], self._around, self._clock())[file.path]
         if one.verdict not in (Verdict.DEAD, Verdict.ABANDONED):
             raise Skipped(one.evidence or "no longer provable")
 
@@ -749,7 +724,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
     ) -> Candidates:
         """Pins the messages of an operation that can go back to where they were, as far as no other has reversed them."""
         dirs, reader = state
-        seen = {location_of(row): row for box in Box for row in reader.rows(box)}
+        messages = (message for box in Box for message in zip(reader.files(box), reader.rows(box), strict=True))
+        seen = {file.location: row for file, row in messages}
         reversing = [one for undo in undos if changed(undo) for one in messages_of(undo)]
         reversed_by = {one.changes.reverses for one in reversing if one.outcome is not None and one.outcome.changed}
         cut_off = {one.changes.reverses: one.changes for one in reversing if one.outcome is None}
