@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from msgspec.json import decode
+from msgspec.json import decode, encode
 from msgspec.structs import asdict, force_setattr, replace
 
 from spooltop.engine.system.files import read_small
@@ -440,7 +440,7 @@ class _Note(Struct):
 
 def encode_meta(action: str, user: str, at: float) -> bytes:
     """The content of ``.meta``."""
-    return json.dumps({"action": action, "user": escape(user), "time": at}, separators=(",", ":")).encode() + b"\n"
+    return encode(_Note(action, escape(user), at)) + b"\n"
 
 
 def messages_aside(layout: Layout, dirs: QueueDirs) -> Iterator[AsideMessage]:

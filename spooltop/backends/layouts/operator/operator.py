@@ -42,6 +42,7 @@ from .performer import (
     read_text,
     same_file,
     stage_of,
+    why,
 )
 
 _HERE = "?"
@@ -71,7 +72,7 @@ def pin_changes(
     free = [change.path for change in changes if change.verb is Verb.WRITE] + ([without] if without else [])
     needed = [message, *(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE))]
     needed += [change.to for change in changes if change.verb is Verb.UNLINK]
-    made = [change.to or change.path for change in changes if change.verb in (Verb.MOVE, Verb.LINK, Verb.MKDIR)]
+    made = [change.makes for change in changes if change.makes]
     free += [one for one in needed if not any(one == other or one.startswith(f"{other}/") for other in made)]
     pins = dict.fromkeys(free, NOTHING) | pins_of(dirs, dict.fromkeys(needed))
     return MessagePlan(dirs.identity, MessageChanges(id, message, tuple(changes), pins, reverses), proved)
@@ -90,69 +91,63 @@ def placed(planned: MessageChanges, operation: str, place: int) -> MessageChange
 
 
 class Planner:
-    """Plans the change of one message. ``fields`` are the pieces of its path in the queue, ``location`` is where it lies.
-    ``now``: what would go to the trash is deleted. ``at`` is the time in epoch seconds; ``next_number`` gives the next number of
-    a piece."""
+    """Plans the change of one message, the ``file``. ``now``: what would go to the trash is deleted. ``at`` is the time in epoch
+    seconds; ``next_number`` gives the next number of a piece."""
 
     def __init__(
-        self, dirs: QueueDirs, location: str, fields: Mapping[str, str], *, at: float, now: bool,
-        next_number: Callable[[str], int],
-    ) -> None:  # fmt: skip
-        path = in_queue(location)
+        self, dirs: QueueDirs, file: QueueFile, *, at: float, now: bool, next_number: Callable[[str], int]
+    ) -> None:
         self._dirs = dirs
-        self._location = location
-        self._fields = {**fields, "path": path, "name": os.path.basename(path)}
+        self._file = file
         self._now = now
-        self._given = at, next_number
-        self._places = {path: location}
+        self._given = file.pieces, at, next_number
+        self._places = {file.path: file.location}
         """Locations of what lies elsewhere than its path in the queue says."""
         self._made: set[str] = set()
         self._changes: list[FileChange] = []
 
-    def plan(self, action: LayoutAction, id: str, *, proved: QueueFile | None) -> MessagePlan:
+    def plan(self, action: LayoutAction, *, proved: bool) -> MessagePlan:
         """Raises ``NotPlanned``, ``OSError``."""
-        self._needed(self._location)
+        self._needed(self._file.location)
         for step in action.steps:
-            if is_aside(self._location) and step.verb != "trash":
+            if is_aside(self._file.location) and step.verb != "trash":
                 continue  # its program does not see it: there is nothing to lock
             path = self._path(step.words[0])
             if step.verb == "write":
-                self._write(path, step.words[1].fill(self._fields, *self._given))
+                self._write(path, step.words[1].fill(*self._given))
             else:
                 self._step(step.verb, path, *map(self._path, step.words[1:]))
         if not self._changes:
             raise NotPlanned("there is nothing to change")
-        return pin_changes(self._dirs, id, self._location, self._changes, proved=proved)
+        file = self._file
+        return pin_changes(self._dirs, file.id, file.location, self._changes, proved=file if proved else None)
 
     def _path(self, word: Filling) -> str:
-        path = word.path_of(self._fields, *self._given)
+        path = word.path_of(*self._given)
         if path is None:
             raise NotPlanned("its name leads out of the queue")
         return path
 
-    def _step(self, verb: str, path: str, second: str = "") -> None:
-        location = self._resolved(path)
+    def _step(self, verb: str, path: str, to: str = "") -> None:
+        location, message = self._resolved(path), self._resolved(self._file.path)
         match verb:
             case "trash" | "held":
-                self._set_aside(path, location, delete=verb == "trash" and self._now, box=verb)
+                if location != message and self._dirs.status(location) is None:
+                    return  # a register that has no entry of it
+                deletes = verb == "trash" and self._now
+                to = "" if deletes else aside(verb, _HERE, _HERE, path)
+                change = FileChange(Verb.DELETE if deletes else Verb.MOVE, location, to)
             case "rename":
-                self._needed(location)
-                if not _is_half_moved(self._dirs, location, second):
-                    self._free(second, "is there already")
-                self._move(path, location, second)
-            case "link":
-                self._needed(location)
-                self._free(second, "its program has it locked")
-                self._add(FileChange(Verb.LINK, location, second), second)
-            case "mkdir":
-                self._free(location, "its program has it locked")
-                self._add(FileChange(Verb.MKDIR, location), location)
+                change = FileChange(Verb.MOVE, location, to)
             case "unlink":
-                self._unlink(location)
+                change = FileChange(Verb.UNLINK, location, message)
             case _:
-                if verb != "poke":
-                    self._needed(location)
-                self._add(FileChange(Verb(verb), location))
+                change = FileChange(Verb(verb), location, to)
+        self._check(change)
+        self._changes.append(change)
+        if change.verb is Verb.MOVE:
+            self._places.pop(path, None)
+            self._places[path] = to
 
     def _resolved(self, path: str) -> str:
         """The location of ``path`` after the steps so far."""
@@ -161,49 +156,32 @@ class Planner:
                 return after + path[len(before) :]
         return path
 
-    def _set_aside(self, path: str, location: str, *, delete: bool, box: str) -> None:
-        if location != self._resolved(self._fields["path"]) and self._dirs.status(location) is None:
-            return  # a register that has no entry of it
-        self._needed(location)
-        if delete:
-            self._add(FileChange(Verb.DELETE, location))
-        else:
-            self._move(path, location, aside(box, _HERE, _HERE, path))
-
-    def _move(self, path: str, location: str, to: str) -> None:
-        self._add(FileChange(Verb.MOVE, location, to), to)
-        self._places.pop(path, None)
-        self._places[path] = to
-
-    def _unlink(self, location: str) -> None:
-        message = self._resolved(self._fields["path"])
-        if location not in self._made:
-            self._needed(location)
-            if not _is_half_moved(self._dirs, location, message):
-                raise NotPlanned(f"{escape(location)} is no second name of the message")
-        self._add(FileChange(Verb.UNLINK, location, message))
-
     def _write(self, path: str, text: str) -> None:
         try:
             before = read_text(self._dirs, path)
         except OSError as error:
-            raise NotPlanned(f"{escape(path)} cannot be read: {error.strerror or error}") from error
-        self._add(FileChange(Verb.WRITE, path, text=text, before=before), path)
+            raise NotPlanned(f"{escape(path)} cannot be read: {why(error)}") from error
+        self._changes.append(FileChange(Verb.WRITE, path, text=text, before=before))
+        self._made.add(path)
 
-    def _add(self, change: FileChange, made: str = "") -> None:
-        self._changes.append(change)
-        if made:
+    def _check(self, change: FileChange) -> None:
+        """Raises ``NotPlanned`` where a file is missing that ``change`` needs, or lies where it makes one."""
+        verb, location, to = change.verb, change.path, change.to
+        if verb not in (Verb.MKDIR, Verb.POKE):
+            self._needed(location)
+        if verb is Verb.UNLINK and location not in self._made and not _is_half_moved(self._dirs, location, to):
+            raise NotPlanned(f"{escape(location)} is no second name of the message")
+        if made := change.makes:
+            taken = self._dirs.status(made) is not None and not (verb is Verb.MOVE and _is_half_moved(self._dirs, location, to))
+            if taken:
+                raise NotPlanned(f"{escape(made)}: {'is there already' if verb is Verb.MOVE else 'its program has it locked'}")
             self._made.add(made)
-
-    def _free(self, location: str, why: str) -> None:
-        if self._dirs.status(location) is not None:
-            raise NotPlanned(f"{escape(location)}: {why}")
 
     def _needed(self, location: str) -> None:
         """Something must lie at ``location``, unless a step before has made it or brought it there."""
         made = any(location == one or location.startswith(f"{one}/") for one in self._made)
         if not made and self._dirs.status(location) is None:
-            raise NotPlanned("gone" if location == self._location else f"{escape(location)} is missing")
+            raise NotPlanned("gone" if location == self._file.location else f"{escape(location)} is missing")
 
 
 def moved_back(dirs: QueueDirs, id: str, locations: Sequence[str]) -> MessagePlan:
@@ -338,10 +316,8 @@ class Chooser:
                 return Refusal(row, blocked, forceable)
         try:
             plan = self._plan(action, rule, file, proved=rule is not None and rule.needs_dead and not blocked)
-        except NotPlanned as error:
-            return Refusal(row, str(error))
-        except OSError as error:
-            return Refusal(row, f"{error.strerror or error}")
+        except (NotPlanned, OSError) as error:
+            return Refusal(row, why(error))
         if blocked and row.verdict is None:
             row = row.judged(Verdict.UNKNOWN, blocked, row.owner)
         return RowItem(row, plan, warning=_TWICE if blocked else "")
@@ -356,10 +332,8 @@ class Chooser:
             raise NotPlanned(f"its layout does not say how to {action} it")
         if action in (Action.REQUEUE, Action.RELEASE) and file.box != Box.NEW:
             self._no_other(file)
-        planner = Planner(
-            self._dirs, file.location, file.fields, at=self._request.at, now=self._now, next_number=self._next_number
-        )
-        return planner.plan(rule, file.id, proved=file if proved else None)
+        planner = Planner(self._dirs, file, at=self._request.at, now=self._now, next_number=self._next_number)
+        return planner.plan(rule, proved=proved)
 
     def _no_other(self, file: QueueFile) -> None:
         """Raises ``NotPlanned`` where another message with this id waits. A second name of the file itself is none: a move was
@@ -481,8 +455,7 @@ def finished(dirs: QueueDirs, intent: MessageChanges, at: float) -> ItemOutcome 
             Performer(dirs, pins, message).run(inverse(intent.changes[:number]))
         except (HalfDone, Skipped, OSError):
             return None
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        return ItemOutcome(Outcome.SKIPPED, f"cut short and reversed: {why}")
+        return ItemOutcome(Outcome.SKIPPED, f"cut short and reversed: {why(error)}")
     return ItemOutcome(Outcome.DONE, "finished later")
 
 
@@ -583,8 +556,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         ``Refused``, ``OSError``."""
         own = dirs.private_dir(create=True)
         assert own is not None  # create=True makes it or raises
-        why = f"another spooltop has been changing this queue for {self._patience:.0f} s"
-        refused = Refused(why, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
+        what = f"another spooltop has been changing this queue for {self._patience:.0f} s"
+        refused = Refused(what, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
         return self._locked(dirs, open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own)), stop, refused)
 
     def _program_locked(self, dirs: QueueDirs, stop: Stop) -> AbstractContextManager[None]:
@@ -656,11 +629,11 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
             except HalfDone as error:
                 half_done = True
                 results.append(ItemResult(changes.id, item.row.name, Outcome.FAILED, str(error)))
-        outcome, why = outcome_of(dirs.sync_touched)
+        outcome, reason = outcome_of(dirs.sync_touched)
         if outcome is not Outcome.DONE:
-            why = f"it may not survive a power loss: {why}"
+            reason = f"it may not survive a power loss: {reason}"
             results = [
-                one._replace(outcome=Outcome.FAILED, reason=why) if one.outcome is Outcome.DONE else one for one in results
+                one._replace(outcome=Outcome.FAILED, reason=reason) if one.outcome is Outcome.DONE else one for one in results
             ]
             left = zip(items[len(results) :], intent.items[len(results) :], strict=True)
             results += [ItemResult(changes.id, item.row.name, Outcome.SKIPPED, "not reached") for item, changes in left]

@@ -71,17 +71,17 @@ class FileChange(Frozen, omit_defaults=True, rename={"verb": "do"}):
         return self.verb is Verb.MOVE and is_aside(self.to) and not is_aside(self.path)
 
     @property
-    def brings_back(self) -> bool:
-        """True for a move out of spooltop's own directory."""
-        return self.verb is Verb.MOVE and is_aside(self.path) and not is_aside(self.to)
+    def makes(self) -> str:
+        """The location of the name that it makes, "" for none and for that of a text."""
+        return (self.to or self.path) if self.verb in (Verb.MOVE, Verb.LINK, Verb.MKDIR) else ""
 
 
 def inverse(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """The changes that reverse ``changes``. They run backwards, but what was set aside comes back in the order in which it left:
     the message last, when all that its program asks about it is there again. Deletions have no inverse."""
-    backwards = [_inverse(change) for change in reversed(changes) if change.verb is not Verb.DELETE]
-    runs = [(brings_back, list(run)) for brings_back, run in groupby(backwards, lambda change: change.brings_back)]
-    return tuple(chain.from_iterable(run[::-1] if brings_back else run for brings_back, run in runs))
+    backwards = [change for change in reversed(changes) if change.verb is not Verb.DELETE]
+    runs = [(set_aside, [*map(_inverse, run)]) for set_aside, run in groupby(backwards, lambda change: change.sets_aside)]
+    return tuple(chain.from_iterable(run[::-1] if set_aside else run for set_aside, run in runs))
 
 
 _OPPOSITE = {Verb.LINK: Verb.UNLINK, Verb.UNLINK: Verb.LINK, Verb.MKDIR: Verb.RMDIR, Verb.RMDIR: Verb.MKDIR}
@@ -157,6 +157,11 @@ _SMALL = 65_536
 
 class HalfDone(Exception):
     """A change failed, and what was done before it could not be reversed. The message says both."""
+
+
+def why(error: Exception) -> str:
+    """The words of an error, for a person."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def pin_of(found: os.stat_result | None) -> Pin:
@@ -237,9 +242,8 @@ class Performer:
                 self._do(change)
             self._dirs.sync_touched()
         except (Skipped, OSError) as second:
-            first = error.strerror if isinstance(error, OSError) else error
-            again = second.strerror if isinstance(second, OSError) else second
-            raise HalfDone(f"{first}; it stays half done, as reversing it failed too: {again}; undo tries again") from second
+            words = f"{why(error)}; it stays half done, as reversing it failed too: {why(second)}; undo tries again"
+            raise HalfDone(words) from second
 
     def _is_gone(self) -> bool:
         try:
@@ -399,7 +403,7 @@ class Performer:
             at, name = self._dirs.parent(path)
             self._files.poke(name, at)
         except OSError as error:
-            heard = "nobody reads it" if error.errno == errno.ENXIO else error.strerror or str(error)
+            heard = "nobody reads it" if error.errno == errno.ENXIO else why(error)
             self.remark = f"{escape(path)}: {heard}; its program finds the message at its next look"
 
     def _delete_tree(self, name: str, at: int) -> None:
