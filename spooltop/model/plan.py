@@ -81,20 +81,15 @@ class Selection(Frozen):
 
     def words(self) -> list[str]:
         """Returns the same selection as words of the command line, without ids of single rows."""
-        out: list[str] = []
-        if self.box is not None:
-            out += ["--box", str(self.box)]
-        if self.source is not None:
-            out += ["--source", escape(self.source)]
-        if self.verdict is not None:
-            out += ["--verdict", str(self.verdict)]
-        if self.older_than is not None:
-            out += ["--older-than", f"{self.older_than:.12g}s"]
-        if self.filter:
-            out += ["--filter", self.filter]
-        if self.everything:
-            out.append("ALL")
-        return out
+        options = {
+            "--box": self.box,
+            "--source": None if self.source is None else escape(self.source),
+            "--verdict": self.verdict,
+            "--older-than": None if self.older_than is None else f"{self.older_than:.12g}s",
+            "--filter": self.filter or None,
+        }
+        words = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+        return [*words, "ALL"] if self.everything else words
 
 
 # Progress and cancellation of long work: reported and checked now and then, not for each of a million items.

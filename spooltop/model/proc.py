@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from .vocabulary import Frozen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 # Parser for the kernel's table of locks: ``/proc/locks`` and the ``lock:`` lines of fdinfo, proc_locks(5). Pure.
 
@@ -46,7 +42,7 @@ def parse_locks(text: bytes) -> list[LockLine]:
     return lines
 
 
-# The parser of ``/proc/self/mountinfo``, proc(5). Imports nothing: it runs before the first paint.
+# The parser of ``/proc/self/mountinfo``, proc(5).
 
 class Mount(Frozen):
     """A mount of the table. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs (btrfs).

@@ -435,7 +435,8 @@ def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> 
         return _number_term(key, "=", value, "write pid:4312")
     if key == "verdict":
         if value.lower() not in verdicts:
-            raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(map(_as_word, verdicts)))
+            words = (f'"{one}"' if " " in one else str(one) for one in verdicts)
+            raise UsageError(f"unknown verdict {value!r}", advice=f"use one of {', '.join(words)}")
         return Term(key, Words(value.lower()))
     if key in _EXAMPLES:
         if not value:
@@ -445,10 +446,6 @@ def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> 
         raise UsageError("src: needs a name", advice='write src:imessage, or src:"" for messages of no known source')
     whole = value.startswith("=") or not value
     return Term("src", Words(value.removeprefix("=")) if whole else _words(value, quoted=quoted), "=" if whole else "")
-
-
-def _as_word(verdict: str) -> str:
-    return f'"{verdict}"' if " " in verdict else str(verdict)
 
 
 def _number_term(key: str, compare: str, text: str, advice: str) -> Term:

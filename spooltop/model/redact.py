@@ -32,25 +32,32 @@ class Redactor:
         return bool(self._fields)
 
     def data(self, data: bytes) -> bytes:
-        """A payload, see ``redact``."""
-        return redact(data, self._fields)
+        """Replaces the value of each JSON field that is hidden in a payload, also in JSON inside a JSON string. A value that does
+        not end within ``data`` is hidden up to the end. Anything that is not JSON is unchanged.
+
+        >>> Redactor(["token", "password"]).data(b'{"id":1,"Token":"abc","a":{"password":[1,{"x":"]"}]}}').decode()
+        '{"id":1,"Token":"‹redacted›","a":{"password":"‹redacted›"}}'
+        """
+        if not self:
+            return data
+        if b"\0" in data:
+            for codec, start in _WIDE:
+                text = data[start:].decode(codec, "replace").encode()
+                hidden = _redact(text, self._fields, 0)
+                if hidden != text:
+                    data = data[:start] + hidden.decode().encode(codec)
+        return _redact(data, self._fields, 0)
 
     def text(self, text: str) -> str:
         """Text that may contain JSON."""
-        return redact(text.encode("utf-8", "surrogatepass"), self._fields).decode("utf-8", "surrogatepass") if self else text
-
-    def value(self, value: Json) -> Json:
-        """A parsed JSON value.
-
-        >>> Redactor(["token"]).value({"id": 1, "Token": [2]})
-        {'id': 1, 'Token': '‹redacted›'}
-        """
-        return self._value(value, marked=False, depth=0) if self else value
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass") if self else text
 
     def section(self, source: str, value: Json, *, marked: bool = False) -> Json:
         """The value of ``source`` in a cursor file, where the source is a field as well. ``marked``: hidden values that differ
         get different marks, so that a history of them still tells whether one changed, and whether an old one came back.
 
+        >>> Redactor(["token"]).section("teams", {"id": 1, "Token": [2]})
+        {'id': 1, 'Token': '‹redacted›'}
         >>> hide = Redactor(["token"], b"key").section
         >>> hide("teams", {"token": "a"}, marked=True) == hide("teams", {"token": "b"}, marked=True)
         False
@@ -112,25 +119,6 @@ _DEEPEST = 8
 _NESTING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
 
 _DEEPER = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
-
-
-def redact(data: bytes, fields: Collection[str]) -> bytes:
-    """Replaces the value of each JSON field named in ``fields``, whatever its case, also in JSON inside a JSON string. A value
-    that does not end within ``data`` is hidden up to the end. Anything that is not JSON is unchanged.
-
-    >>> redact(b'{"id":1,"Token":"abc","a":{"password":[1,{"x":"]"}]}}', ["token", "password"]).decode()
-    '{"id":1,"Token":"‹redacted›","a":{"password":"‹redacted›"}}'
-    """
-    if not fields:
-        return data
-    wanted = {field.casefold() for field in fields}
-    if b"\0" in data:
-        for codec, start in _WIDE:
-            text = data[start:].decode(codec, "replace").encode()
-            hidden = _redact(text, wanted, 0)
-            if hidden != text:
-                data = data[:start] + hidden.decode().encode(codec)
-    return _redact(data, wanted, 0)
 
 
 def _redact(data: bytes, wanted: Collection[str], depth: int) -> bytes:

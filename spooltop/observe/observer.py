@@ -386,8 +386,7 @@ def _odd(seen: RuleInput) -> Problems:
 
 def _chosen(rows: Iterable[Row], selection: Selection, now: float) -> list[Row]:
     """The rows that an operation with ``selection`` takes, so that a problem counts what its remedy acts on."""
-    matches = selection.matcher(now)
-    return [row for row in rows if matches(row)]
+    return list(filter(selection.matcher(now), rows))
 
 
 def _many(n: int, one: str, more: str) -> str:
@@ -470,15 +469,11 @@ def not_judged_codes(seen: RuleInput) -> dict[str, str]:
 
 
 def _codes(seen: RuleInput) -> Codes:
-    observation = seen.observation
-    if seen.has_boxes and not seen.mail:
-        yield from _codes_of_messages(seen)
+    observation, limits, boxes = seen.observation, seen.thresholds, seen.observation.boxes
     if any(one.free is None for one in observation.capacities):
         yield "free space is not visible", ("disk-full",)
-
-
-def _codes_of_messages(seen: RuleInput) -> Codes:
-    observation, limits, boxes = seen.observation, seen.thresholds, seen.observation.boxes
+    if not seen.has_boxes or seen.mail:
+        return
     new, cur, tmp = (boxes.get(box) for box in (Box.NEW, Box.CUR, Box.TMP))
     if new is None or new.count is None:
         yield _unseen(new, "new"), ("no-consumer", "failing", "new-growing", "new-old")

@@ -31,7 +31,7 @@ from spooltop.engine import names as grammar
 from spooltop.locks.draw import lock_table
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Confirm, ItemResult, Outcome, Plan, Refusal, Result, RowItem, Selection
-from spooltop.model.redact import redact
+from spooltop.model.redact import Redactor
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import (
     Action,
@@ -384,7 +384,7 @@ def payloads(count: int) -> list[str]:
     row = Row(key=("new", 1), box=Box.NEW, id="x", name="x")
     for number in range(count):
         data = made_payload(number)
-        hidden = redact(data, ["token"])
+        hidden = Redactor(["token"]).data(data)
         secret = SECRET.format(number)[:5].encode()
         if secret in hidden:
             wrong.append(f"payload {number} tells its secret: {data[:300]!r} {hidden[:300]!r}")

@@ -368,7 +368,8 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
     if is_spool_like(modes):
         if (sign := _looks_like_mail(path, fd)) is None or as_spool:
             return IdentifiedPath("spool", path)
-        return IdentifiedPath("mail", path, _why_read_only(path, sign))
+        why = f"this is {sign.sentence}, so nothing here is judged stale and nothing changes it; "
+        return IdentifiedPath("mail", path, f"{why}if it is a job spool all the same: spooltop --as spool {quoted(path)}")
     names = first_names(".", fd)
     if _kind(fd, "cursors.json") == stat.S_IFREG or (_kind(fd, "cursors") == stat.S_IFDIR and _has_json(fd, "cursors")):
         return IdentifiedPath("cursors", path)
@@ -430,13 +431,6 @@ def _looks_like_mail(path: str, fd: int) -> MailSign | None:
     if denied and not seen:
         raise for_denied(os.path.join(path, denied[0]), os.lstat(denied[0], dir_fd=fd))
     return sign
-
-
-def _why_read_only(path: str, sign: MailSign) -> str:
-    return (
-        f"this is {sign.sentence}, so nothing here is judged stale and nothing changes it; "
-        f"if it is a job spool all the same: spooltop --as spool {quoted(path)}"
-    )
 
 
 def _kind(fd: int, name: str) -> int:
