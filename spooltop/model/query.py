@@ -29,8 +29,6 @@ from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from msgspec import Struct
-
 from spooltop.errors import UsageError
 
 from .vocabulary import Box, Frozen, Lock, Row, Verdict, escape, parse_age, since
@@ -265,12 +263,11 @@ _PLAIN = r"[A-Za-z0-9._-]+"
 class Query(Frozen):
     """A parsed filter.
 
-    ``terms`` are (term, wanted); wanted is False after ``!``. ``incomplete`` are terms that a lenient parse left out, as typed.
-    ``hint`` says what the first of them lacks, or which keys there are. ``str()`` gives words that parse to the same query.
+    ``terms`` are (term, wanted); wanted is False after ``!``. ``hint`` says what the first of the terms
+    lacks that a lenient parse left out, or which keys there are. ``str()`` gives words that parse to the same query.
     """
 
     terms: tuple[tuple[Term, bool], ...] = ()
-    incomplete: tuple[str, ...] = ()
     hint: str = ""
 
     def match(self, row: Row, now: float) -> bool:
@@ -353,57 +350,47 @@ def is_plain(name: bytes) -> bool:
 
 def parse(text: str, *, lenient: bool = False, verdicts: Collection[str] = tuple(Verdict)) -> Query:
     """Parses a filter. Raises ``UsageError`` with the correct form; with ``lenient`` (while typing) it leaves out unfinished
-    terms and reports them instead. ``verdicts`` are those of what is filtered.
+    terms and says what the first lacks. ``verdicts`` are those of what is filtered.
 
     >>> str(parse('age:>10m !verdict:alive "two words"'))
     'age:>10m !verdict:alive "two words"'
     """
     terms: list[tuple[Term, bool]] = []
-    incomplete: list[str] = []
     hint = ""
     words, closed = _split(text)
     if not closed and not lenient:
         raise UsageError("a quotation mark is not closed", advice='write "two words", and "" for the mark itself inside')
-    for word in words:
+    for word, quoted_at in words:
         try:
-            terms.append(_term(word, verdicts))
+            terms.append(_term(word, quoted_at, verdicts))
         except UsageError as error:
             if not lenient:
                 raise
-            incomplete.append(word.typed)
             hint = hint or str(error)
-    return Query(tuple(terms), tuple(incomplete), hint)
-
-
-class _Word(Struct):
-    """A term as typed: ``text`` without quotes; ``quoted_at`` is where in ``text`` the first quoted part starts."""
-
-    typed: str = ""
-    text: str = ""
-    quoted_at: int | None = None
+    return Query(tuple(terms), hint)
 
 
 _WORD = r'(?:"(?:[^"]|"")*+"?|[^\s"])+'
 _PART = r'"((?:[^"]|"")*+)("?)|[^"]+'
 
 
-def _split(text: str) -> tuple[list[_Word], bool]:
-    """Splits at blanks that are not in quotes. False: the last quotation mark is not closed."""
+def _split(text: str) -> tuple[list[tuple[str, int | None]], bool]:
+    """Splits at blanks that are not in quotes: each word without quotes, and where in it the first quoted part starts. False: the
+    last quotation mark is not closed."""
     words, closed = [], True
     for found in re.finditer(_WORD, text):
-        word = _Word(found[0])
-        words.append(word)
-        for part in re.finditer(_PART, word.typed):
+        word, quoted_at = "", None
+        for part in re.finditer(_PART, found[0]):
             quoted, end = part.groups()
             if quoted is not None:
                 closed = bool(end)
-                word.quoted_at = len(word.text) if word.quoted_at is None else word.quoted_at
-            word.text += part[0] if quoted is None else quoted.replace('""', '"')
+                quoted_at = len(word) if quoted_at is None else quoted_at
+            word += part[0] if quoted is None else quoted.replace('""', '"')
+        words.append((word, quoted_at))
     return words, closed
 
 
-def _term(word: _Word, verdicts: Collection[str]) -> tuple[Term, bool]:
-    text, quoted_at = word.text, word.quoted_at
+def _term(text: str, quoted_at: int | None, verdicts: Collection[str]) -> tuple[Term, bool]:
     wanted = True
     if text.startswith("!") and quoted_at != 0:
         wanted, text = False, text[1:]
