@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from .backends.registry import identify, lock_source
 from .engine.arguments import closed
 from .errors import Closed, Refused, UsageError
-from .model import ConsumerList, Observation, Problem, Severity, Snapshot, Target, has_scheme
+from .model import ConsumerList, Observation, Problem, Redactor, Severity, Snapshot, Target, has_scheme
 from .model.backend import (
     KeptView,
     Listing,
@@ -39,7 +39,6 @@ from .model.backend import (
     command_for,
 )
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Progress, Result, Selection, TrackedMessage
-from .model.redact import Redactor
 from .model.vocabulary import Action, Holders, Json, Key, Payload, escape
 from .observe.observer import Observer
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder

@@ -25,8 +25,7 @@ from spooltop.backends.journal.record_log import Intent, ItemOutcome, RecordType
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
-from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem
-from spooltop.model.redact import unredact
+from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, unredact
 from spooltop.model.vocabulary import Action, Box, Json, Row, Stop, escape, same_json
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders

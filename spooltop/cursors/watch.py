@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
 from spooltop.engine.system.files import GrowingFiles
 from spooltop.errors import UsageError
-from spooltop.model import Action, Environ, Frozen, Json, JsonObject, Observation, Problem, Severity, age, escape, fit, interval
-from spooltop.model.redact import Redactor
+from spooltop.model import Observation, Problem, Redactor, Severity
+from spooltop.model.vocabulary import Action, Environ, Frozen, Json, JsonObject, age, escape, fit, interval
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name
 from spooltop.observe.thresholds import Thresholds
 

@@ -40,7 +40,7 @@ from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets
-from spooltop.model.proc import Mount
+from spooltop.model import Mount
 from spooltop.model.vocabulary import (
     EXITED,
     LOCK_SUFFIXES,

@@ -772,19 +772,12 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() and text.isprintable() else sum(map(_width, text))
 
 
-def fit(
-    text: str,
-    width: int,
-    align: Literal["left", "right"] = "left",
-    *,
-    cut: Literal["left", "right"] = "left",
-    mark: str = "…",
-) -> str:
+def fit(text: str, width: int, *, cut: Literal["left", "right"] = "left", mark: str = "…") -> str:
     """Fits ``text`` into exactly ``width`` cells: padded, or cut at the left (names differ at their ends) with ``mark`` in place
     of the cut.
 
-    >>> fit("1795222801446548", 8), fit("abc", 5, "right"), fit("no room", 5, cut="right"), fit("日本", 3)
-    ('…1446548', '  abc', 'no r…', '…本')
+    >>> fit("1795222801446548", 8), fit("abc", 5), fit("no room", 5, cut="right"), fit("日本", 3)
+    ('…1446548', 'abc  ', 'no r…', '…本')
     """
     if width <= 0:
         return ""
@@ -796,8 +789,7 @@ def fit(
         kept = _tail(text, room) if cut == "left" else _head(text, room)
         text = mark + kept if cut == "left" else kept + mark
         have = cells(text)
-    pad = " " * (width - have)
-    return text + pad if align == "left" else pad + text
+    return text + " " * (width - have)
 
 
 def _head(text: str, room: int) -> str:

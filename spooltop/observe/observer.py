@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spooltop.features import parts
-from spooltop.model import Selection, again_words
-from spooltop.model.redact import Redactor
+from spooltop.model import Redactor, Selection, again_words
 from spooltop.model.snapshot import CODES, BoxState, ConsumerList, Observation, Problem, Rates, Severity, Snapshot, pause_words
 from spooltop.model.vocabulary import (
     DIED,

@@ -22,7 +22,7 @@ from msgspec.structs import asdict, replace
 
 from spooltop.engine.system.files import NotRegular, read_small
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
-from spooltop.model import Observation, Operator, full_name, has_scheme
+from spooltop.model import Observation, Operator, Redactor, full_name, has_scheme
 from spooltop.model.plan import (
     Actor,
     AuditLine,
@@ -41,7 +41,6 @@ from spooltop.model.plan import (
     Selection,
     done,
 )
-from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import WHOLE, Action, Box, Clock, Json, JsonObject, Stop, Verdict, age, duration, escape
 
 # Files of the user: the text of test messages, read once, when the plan is made, so that the messages that are put are those that

@@ -17,27 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor
-from spooltop.model import (
-    ASIDE,
-    WHOLE,
-    Action,
-    Box,
-    BoxState,
-    Capabilities,
-    ConsumerRow,
-    Frozen,
-    Key,
-    Lock,
-    Plan,
-    Problem,
-    Row,
-    Selection,
-    Snapshot,
-    Sort,
-    Verdict,
-    duration,
-    escape,
-)
+from spooltop.model import BoxState, Capabilities, ConsumerRow, Plan, Problem, Selection, Snapshot, Sort
+from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Frozen, Key, Lock, Row, Verdict, duration, escape
 from spooltop.operate.operations import holds_poison, poison_words
 
 from .messages import NOTHING_SEEN

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from spooltop.model import (
-    Capabilities,
-    ConsumerList,
-    Frozen,
-    Key,
-    ListQuery,
-    Observation,
-    Payload,
-    Rates,
-    Row,
-    Snapshot,
-    TrackedMessage,
-)
+from spooltop.model import Capabilities, ConsumerList, ListQuery, Observation, Rates, Snapshot, TrackedMessage
+from spooltop.model.vocabulary import Frozen, Key, Payload, Row
 
 NOTHING_SEEN = Snapshot(
     Observation("", "", 0.0, False, {}, capabilities=Capabilities.nothing("nothing has been seen yet")), Rates()

@@ -22,20 +22,8 @@ from textual.message_pump import MessagePump
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model import (
-    Clock,
-    ConsumerList,
-    ConsumerRow,
-    KeptView,
-    Key,
-    Listing,
-    ListQuery,
-    Observation,
-    Row,
-    Snapshot,
-    age,
-    size,
-)
+from spooltop.model import ConsumerList, ConsumerRow, KeptView, Listing, ListQuery, Observation, Snapshot
+from spooltop.model.vocabulary import Clock, Key, Row, age, size
 
 from .messages import (
     ClockMoved,

@@ -23,8 +23,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
-from spooltop.model import EXITED, Box, BoxState, Frozen, Owner, Progress, Row, Verdict, VerdictCounts, began, escape
-from spooltop.model.proc import Mount
+from spooltop.model import EXITED, Box, BoxState, Frozen, Mount, Owner, Progress, Row, Verdict, VerdictCounts, began, escape
 
 from ..access import user_name
 from .liveness.claim_liveness import ClaimJudge, Idle, Rows, TokenJudge, Verdicts

@@ -10,8 +10,7 @@ from functools import cache
 from typing import TypeVar
 
 from spooltop.errors import ClaimLost
-from spooltop.model import Frozen
-from spooltop.model.proc import parse_mounts
+from spooltop.model import Frozen, parse_mounts
 
 # Forks: what a process holds stays its own, and its children begin anew.
 

@@ -13,29 +13,22 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from spooltop.model import (
+from spooltop.model import ConsumerList, ConsumerRow, Percentiles, Snapshot, Sort, Usage, kept_words, nameless_words
+from spooltop.model.vocabulary import (
     ASIDE,
     EXITED,
     RUNNING,
     Box,
-    ConsumerList,
-    ConsumerRow,
     Frozen,
     Owner,
     Payload,
-    Percentiles,
     Row,
-    Snapshot,
-    Sort,
-    Usage,
     Verdict,
     age,
     at_most,
     count,
     duration,
     escape,
-    kept_words,
-    nameless_words,
     rate,
     size,
 )

@@ -12,24 +12,19 @@ from msgspec.structs import replace
 
 from spooltop.cursors.draw import cursor_glance, written
 from spooltop.locks.draw import lock_lines
-from spooltop.model import (
-    AGE_BOUNDS,
+from spooltop.model import AGE_BOUNDS, Ages, BoxState, Percentiles, Snapshot, expired_words
+from spooltop.model.vocabulary import (
     ASIDE,
     LIVE,
     Action,
-    Ages,
     Box,
-    BoxState,
     Owner,
-    Percentiles,
     Row,
-    Snapshot,
     Verdict,
     age,
     began,
     count,
     duration,
-    expired_words,
     interval,
     rate,
     size,

@@ -13,21 +13,9 @@ from msgspec.structs import replace
 from spooltop.cursors.model import VERDICTS as CURSOR_VERDICTS
 from spooltop.cursors.model import Cursor
 from spooltop.locks.draw import ranked
-from spooltop.model import (
-    FIRST_SORT,
-    Box,
-    Clock,
-    ConsumerList,
-    ConsumerRow,
-    KeptView,
-    ListQuery,
-    Lock,
-    Row,
-    Snapshot,
-    Sort,
-    Verdict,
-)
+from spooltop.model import FIRST_SORT, ConsumerList, ConsumerRow, KeptView, ListQuery, Snapshot, Sort
 from spooltop.model import query as filters
+from spooltop.model.vocabulary import Box, Clock, Lock, Row, Verdict
 
 from ..commands import BOX_OF, LISTS, ROOTS, CommandContext, ListState, View
 from ..draw.elements import ALONE, Ends, Moment, Times, common_ends, safe, within

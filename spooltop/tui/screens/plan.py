@@ -17,23 +17,15 @@ from textual.message import Message
 from spooltop.cursors.model import direction, pick
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import (
+from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, Snapshot, TrackedMessage
+from spooltop.model.vocabulary import (
     ASIDE,
     PAST,
     WHOLE,
     Action,
     Box,
-    Confirm,
-    Item,
     JsonObject,
-    Outcome,
-    Plan,
-    Refusal,
-    Result,
     Row,
-    Selection,
-    Snapshot,
-    TrackedMessage,
     Verdict,
     age,
     duration,

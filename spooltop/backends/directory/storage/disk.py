@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
-from spooltop.model import LIVE, Action, Box, Capabilities, Disk, Viewer, escape
-from spooltop.model.proc import Mount, parse_mounts
+from spooltop.model import LIVE, Action, Box, Capabilities, Disk, Mount, Viewer, escape, parse_mounts
 
 from ...access import group_name, user_name
 from ..world import System

@@ -20,9 +20,11 @@ from msgspec.structs import replace
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
 from spooltop.errors import AnswerLost, NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
-from spooltop.model import Capabilities, Frozen, Pause, again_words, pause_words
+from spooltop.model import RUNNING, Action, Box, Clock, Frozen, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
+from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
-from spooltop.model.vocabulary import RUNNING, Action, Box, Clock, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
+from spooltop.model.queue import again_words
+from spooltop.model.snapshot import Pause, pause_words
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, ref_of
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore
