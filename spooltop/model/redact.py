@@ -22,11 +22,11 @@ _DEEPEST_VALUE = 100
 
 
 class Redactor:
-    """Hides the values of ``fields``, whatever their case. ``key`` seeds the marks that tell hidden values apart."""
+    """Hides the values of ``fields``, whatever their case."""
 
-    def __init__(self, fields: Collection[str] = (), key: bytes | None = None) -> None:
+    def __init__(self, fields: Collection[str] = ()) -> None:
         self._fields = frozenset(field.casefold() for field in fields)
-        self._key = os.urandom(16) if key is None else key
+        self._key = os.urandom(16)  # seeds the marks that tell hidden values apart
 
     def __bool__(self) -> bool:
         return bool(self._fields)
@@ -58,7 +58,7 @@ class Redactor:
 
         >>> Redactor(["token"]).section("teams", {"id": 1, "Token": [2]})
         {'id': 1, 'Token': '‹redacted›'}
-        >>> hide = Redactor(["token"], b"key").section
+        >>> hide = Redactor(["token"]).section
         >>> hide("teams", {"token": "a"}, marked=True) == hide("teams", {"token": "b"}, marked=True)
         False
         """
