@@ -107,14 +107,13 @@ def _first_words(name: str) -> Callable[[], object]:
 
 
 def _drawn(options: Namespace) -> Options:
-    from msgspec.structs import replace
 
     from . import tui
 
     mouse = not options.no_mouse
     drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
     opening = {name: getattr(options, name) for name in ("view", "filter", "sort") if getattr(options, name, None)}
-    return replace(drawn, banner=getattr(options, "banner", ""), **opening)
+    return drawn.replace(banner=getattr(options, "banner", ""), **opening)
 
 
 if __name__ == "__main__":

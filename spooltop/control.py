@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from .backends.registry import identify, lock_source
 from .engine.arguments import closed
@@ -204,11 +203,11 @@ class Control(Struct, eq=False, dict=True, weakref=True):
             observation = self._observer.redacted(observation, self._redactor)
         if self._locks:
             elsewhere = (lock for one in self._locks for lock in one.look())
-            observation = replace(observation, locks=(*observation.locks, *elsewhere))
+            observation = observation.replace(locks=(*observation.locks, *elsewhere))
         snapshot = self._observer.add(observation)
         if self._trouble:
             note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._trouble}")
-            snapshot = replace(snapshot, problems=(*snapshot.problems, note))
+            snapshot = snapshot.replace(problems=(*snapshot.problems, note))
         return apply_mutes(snapshot, *self._mutes.ends())
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
@@ -257,7 +256,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
         gone."""
         payload = self._reader.read(key, limit)
-        return replace(payload, data=self._redactor.data(payload.data))
+        return payload.replace(data=self._redactor.data(payload.data))
 
     @while_open
     def save(self, key: Key, path: str) -> tuple[str, int]:
@@ -490,7 +489,7 @@ def open_control(
                 side_files = (*(one.pattern for one in read_logs.globs), *side_files)
             urls = tuple(redis_tickets) or found.items("redis_tickets")
             tickets = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
-            asked = replace(asked, cursor_files=asked.cursor_files or found.items("cursor_files"))
+            asked = asked.replace(cursor_files=asked.cursor_files or found.items("cursor_files"))
             options = OpenSettings(
                 why_closed, asked, watch, clock, words, found.claims_hosts, found.claims_pids, limits.trash_retention,
                 limits.lock_stale, 0.0 if owners else limits.claim_long / 2, redactor, state=state, side_files=side_files,

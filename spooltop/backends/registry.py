@@ -11,8 +11,6 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from spooltop.errors import NotASpool
 from spooltop.model import Backend, Clock, Environ, LockSource, OpenAs, Target, has_scheme, without_secrets
 
@@ -95,7 +93,7 @@ def identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
     spec = _concealed.get(spec, spec)
     if asked.locks:
         with suppress(NotASpool):
-            return _identify(spec, replace(asked, locks=False))
+            return _identify(spec, asked.replace(locks=False))
     return _identify(spec, asked)
 
 

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.model import AGE_BOUNDS, AHEAD, Ages, Key, ListQuery, Row, Selection, SourceAges
 from spooltop.model import query as filters
@@ -122,7 +121,7 @@ def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
     """Returns the test of filter and selection together; None if everything is selected."""
     wanted = filters.parse(query.filter)
     chosen = query.selection
-    if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):
+    if chosen is not None and chosen.replace(box=None) == Selection(everything=True) and chosen.box in (None, query.box):
         chosen = None
     if chosen is None:
         return None if wanted.empty else lambda row: wanted.match(row, now)

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 
-from msgspec.structs import replace
-
 from spooltop.cursors.model import Cursor, CursorSection
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
@@ -274,12 +272,12 @@ def _verdict_in(cursor: Cursor, room: int) -> Line:
     """The verdict as the list shows it, with the clauses of its evidence that fit; without evidence where the columns show it."""
     whole = verdict_words(cursor)
     if cursor.verdict == "advancing":
-        return verdict_words(replace(cursor, evidence=""))
+        return verdict_words(cursor.replace(evidence=""))
     evidence = shown(cursor.evidence)
     asked = re.search(_ASKED, evidence)
     ends = [clause.start() for clause in re.finditer(_CLAUSE, evidence[: max(0, room)])]
     briefs = [*((asked[0], "idle?") if asked else ()), *(evidence[:at] for at in reversed(ends)), ""]
-    lines = (verdict_words(replace(cursor, evidence=brief)) for brief in briefs)
+    lines = (verdict_words(cursor.replace(evidence=brief)) for brief in briefs)
     return first_fit(room, whole, *lines, crop(whole, max(0, room)))
 
 
@@ -303,8 +301,8 @@ def _row(cursor: Cursor, snapshot: Snapshot, width: int, moment: Moment, *, chos
     muted = snapshot.muted.get(cursor.source)
     mute = "" if muted is None else f" · muted to {_end(muted, moment)}"
     room = width - text_width(cells) - 3 - text_width(mute)
-    if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
-        cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
+    if mute and line_width(verdict_words(cursor.replace(evidence=""))) > room:
+        cursor = cursor.replace(evidence="", reverts_recent=0)  # the mute is more useful here than the number
     line = join("▌" if chosen else " ", cells, "  ", _verdict_in(cursor, room), dim(mute))
     return select(line) if chosen else line
 

@@ -24,7 +24,6 @@ from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct, ValidationError, convert
-from msgspec.structs import replace
 
 from spooltop.backends.access import why_closed
 from spooltop.backends.directory.events.watcher import in_order, listening, watch_fd
@@ -547,11 +546,11 @@ class CursorWatcher(_Listener):
             unread = writes if file.reported else max(0, writes - 1)
             file.reported = file.reported or writes > 0
             if file.untaken:
-                file.untaken[-1] = replace(file.untaken[-1], unread=(file.untaken[-1].unread or 0) + unread)
+                file.untaken[-1] = file.untaken[-1].replace(unread=(file.untaken[-1].unread or 0) + unread)
             else:
                 file.unread += unread
             return
-        file.untaken.append(replace(version, unread=file.unread + max(0, writes - 1)))
+        file.untaken.append(version.replace(unread=file.unread + max(0, writes - 1)))
         file.last, file.reported, file.unread = last, True, 0
         self._untaken += len(version.data)
 
@@ -765,8 +764,8 @@ class CursorFiles:
             if shared and name == _SHARED:  # those that lie beside the file or were reported
                 reported = self._watcher.follow(fd) if self._watcher is not None else ()
                 temp_files = {*self._temp_files.of(folder, fd), *reported}
-            yield replace(
-                one, temp_files=tuple(sorted(temp_files)), lock_there=_is_lock_there(fd), journal=tuple(writes.get(name, ()))
+            yield one.replace(
+                temp_files=tuple(sorted(temp_files)), lock_there=_is_lock_there(fd), journal=tuple(writes.get(name, ()))
             )
 
     def _file(self, path: str, name: str, fd: int, holders: Holders, *, shared: bool) -> CursorSource | None:
@@ -787,8 +786,8 @@ class CursorFiles:
             now = read_version(name, fd, self._clock(), handles=self._writers is not None)
             if now is None:
                 return None
-            versions = [replace(now, unread=0 if versions is not None else None)]
-        read = deque([replace(self._parsed(path, versions[-1], shared=shared), lock_holders=holders(found, fd))])
+            versions = [now.replace(unread=0 if versions is not None else None)]
+        read = deque([self._parsed(path, versions[-1], shared=shared).replace(lock_holders=holders(found, fd))])
         left = FILE_MAX
         for version in reversed(versions[:-1]):
             left -= len(version.data)
@@ -796,10 +795,10 @@ class CursorFiles:
             if one is not None and one.sections is not None:
                 read.appendleft(one)
             else:  # what could not be read as a whole is one more write that stands between its neighbours
-                read[0] = replace(read[0], unread=(read[0].unread or 0) + (version.unread or 0) + 1)
+                read[0] = read[0].replace(unread=(read[0].unread or 0) + (version.unread or 0) + 1)
         newest = read.pop()
         self._known[path] = versions[-1].content, newest
-        return replace(newest, earlier=tuple(read))
+        return newest.replace(earlier=tuple(read))
 
     def _parsed(self, path: str, version: Version, *, shared: bool) -> CursorSource:
         """Returns a version with its sections, or with the reason why there are none."""

@@ -8,8 +8,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from spooltop.cursors.model import CursorSection, CursorWrite, direction, order, pick, shown
 from spooltop.model import Json, LockHolder, age, escape, interval, program
 
@@ -74,7 +72,7 @@ class CursorHistory:
         self.steps_back = 0
         """Number of times it was seen to go back: lost updates and rewinds."""
         self.moved_is_bound = True
-        self.ring = deque([replace(first, value=value, shown=shown(value, field))])
+        self.ring = deque([first.replace(value=value, shown=shown(value, field))])
         """Its writes, newest first, and at the end, as long as there is room, the value that was there first."""
         self._written = 0
         self.journal_writes: deque[float] = deque()
@@ -139,7 +137,7 @@ class CursorHistory:
             at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
         step, key = self.direction_to(value), self.key(value)
         over = self._moves_since(key) if step < 0 else None
-        write = replace(write, at=at, value=value, shown=self.shown(value), back=step < 0, old=self.value, over=over)
+        write = write.replace(at=at, value=value, shown=self.shown(value), back=step < 0, old=self.value, over=over)
         self.ring.appendleft(write)
         self._written += 1
         self.written_at = at
@@ -207,7 +205,7 @@ class CursorHistory:
 
     def _amend(self, write: CursorSection, **known: Any) -> None:
         """Adds to a write what is known of it by now. The value that was there first may have its time."""
-        amended = replace(write, **known)
+        amended = write.replace(**known)
         for kept in (self.ring, self.changes):
             for place, one in enumerate(kept):
                 if one is write:

@@ -14,8 +14,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
 from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
 from spooltop.engine.system.files import GrowingFiles
 from spooltop.errors import UsageError
@@ -96,7 +94,7 @@ class WatchedFile:
 
     def add(self, source: CursorSource, now: float, previous: float) -> None:
         """Takes one look at ``now``; ``previous`` is the time of the look before. Never raises for the content of the file."""
-        self.source = replace(source, sections=None, journal=(), earlier=())
+        self.source = source.replace(sections=None, journal=(), earlier=())
         self.away_since = None
         self._note_temp_files(source, now)
         self._previous = previous
@@ -202,8 +200,8 @@ class WatchedFile:
                 history.value = value  # the journal has this write
             elif (not self.shared and not same) or name in changed or name in noted:
                 # in a shared file a write that left this section as it was is as likely another source's
-                write = replace(
-                    plain, also_changed=_besides(others, name), advanced=_besides(ahead, name), exact=exact,
+                write = plain.replace(
+                    also_changed=_besides(others, name), advanced=_besides(ahead, name), exact=exact,
                     kept=len(not_back) > (name in not_back), repeated=first or self._content in self._contents,
                 )  # fmt: skip
                 history.write(self._journaled(write, name, history, own))
@@ -283,8 +281,8 @@ class WatchedFile:
             return write
         lines.remove(one)
         history.journal_writes.append(one.at)
-        return replace(
-            write, also_changed=(), advanced=(), kept=False, journaled=True, writer=one.writer,
+        return write.replace(
+            also_changed=(), advanced=(), kept=False, journaled=True, writer=one.writer,
             held_by=write.held_by or (one.writer,),
         )  # fmt: skip
 
@@ -488,7 +486,7 @@ class PollLogs:
 
     def add_to(self, observation: Observation) -> Observation:
         """Returns ``observation`` with the polls in the lines that the logs have since the last time."""
-        return replace(observation, polls=tuple(self._read(observation)))
+        return observation.replace(polls=tuple(self._read(observation)))
 
     def _read(self, observation: Observation) -> Iterator[Poll]:
         sources = [name for one in observation.cursors for name in one.sections or {}]
@@ -530,8 +528,8 @@ class CursorWatch(FeatureRules):
     def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
         """Returns the observation with the values of cursors and the lines of poll logs hidden as ``redactor`` says."""
         cursors = tuple(_redacted(one, redactor) for one in observation.cursors)
-        polls = tuple(replace(poll, line=redactor.text(poll.line)) for poll in observation.polls)
-        return replace(observation, cursors=cursors, polls=polls)
+        polls = tuple(poll.replace(line=redactor.text(poll.line)) for poll in observation.polls)
+        return observation.replace(cursors=cursors, polls=polls)
 
     def add(self, observation: Observation, thresholds: Thresholds) -> dict[str, Any]:
         """Never raises for the content of a file or a log."""
@@ -698,7 +696,7 @@ class CursorWatch(FeatureRules):
                 reverts=history.reverts + by_log,
                 reverts_recent=recent,
                 reverts_is_bound=bool(unread or by_log),
-                history=tuple(replace(one, lost=one.at in times) if one.lost else one for one in history.ring),
+                history=tuple(one.replace(lost=one.at in times) if one.lost else one for one in history.ring),
                 lock_holders=file.source.lock_holders,
                 suspects=suspected_writers(recent_losses),
                 reverted_by=writers_of(recent_losses),
@@ -754,8 +752,8 @@ def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
 
     def write(one: CursorWrite) -> CursorWrite:
         old, new = (redactor.section(one.source, value, marked=True) for value in (one.old, one.new))
-        return replace(one, old=old, new=new)
+        return one.replace(old=old, new=new)
 
     shown = None if cursor.sections is None else sections(cursor.sections)
     earlier = tuple(_redacted(one, redactor) for one in cursor.earlier)
-    return replace(cursor, sections=shown, journal=tuple(map(write, cursor.journal)), earlier=earlier)
+    return cursor.replace(sections=shown, journal=tuple(map(write, cursor.journal)), earlier=earlier)

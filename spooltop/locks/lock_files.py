@@ -22,8 +22,6 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
-from msgspec.structs import replace
-
 from spooltop.backends.access import closed_words, why_closed, why_read_only
 from spooltop.backends.directory.liveness.processes import (
     Certainty,
@@ -359,7 +357,7 @@ def _orphaned(locks: Sequence[Lock]) -> Iterator[Lock]:
         base = path.removesuffix(QUEUE_SUFFIX)
         orphan = lock.kind == "ticket" and lock.verdict == "stale" and base != path and base in free
         why = f"{lock.evidence}: an orphan ticket on a free lock, {os.path.basename(base)}"
-        yield replace(lock, evidence=why) if orphan else lock
+        yield lock.replace(evidence=why) if orphan else lock
 
 
 def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import replace
 
 from spooltop.backends.access import quoted
 from spooltop.backends.directory.liveness.processes import read_table
@@ -338,7 +337,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         gone = itertools.takewhile(lambda ticket: self._processes.exists(ticket.pid) is False, tickets)
         items = []
         for number, name, pid in tickets[:1] if forced else gone:
-            ticket = replace(row, id=f"{escape(os.path.basename(lock.path))}/{number}", name=name)
+            ticket = row.replace(id=f"{escape(os.path.basename(lock.path))}/{number}", name=name)
             items.append(self._item(lock, ticket, folder, path, (name,), pid, forced=forced))
         if not items:
             raise Skipped("its head has gone by itself")
@@ -453,7 +452,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         words = f"{one.words}, put back"
         wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
         warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
-        return RowItem(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
+        return RowItem(row, LockRef(one.replace(words=words), None, folder_id(fd), None), warning, words)
 
     def _check_restorable(self, one: LockRecord, folder: int, own: int) -> None:
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""

@@ -45,6 +45,10 @@ Ref: TypeAlias = Hashable
 class Frozen(Struct, frozen=True):
     """Base of records that never change."""
 
+    def replace(self, **changes: Any) -> Self:
+        """Returns a copy with other values for these members."""
+        return replace(self, **changes)
+
 
 class Box(StrEnum):
     """Location of a message."""

@@ -13,7 +13,6 @@ from queue import Empty, SimpleQueue
 from typing import Protocol, Self
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.cursors.model import cursors_by_key
@@ -96,7 +95,7 @@ class TargetEvents(Struct):
             for key in [key for key, (_, seen) in self._problems.items() if now - seen >= _GONE_FOR]:
                 problem, seen = self._problems.pop(key)
                 ended = self._of_problem(EventKind.ENDS, now, problem)
-                yield replace(ended, more={**ended.more, "last_seen_at": seen})
+                yield ended.replace(more={**ended.more, "last_seen_at": seen})
 
     def _lost_updates(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
         for source, cursor in cursors_by_key(snapshot.cursors).items():

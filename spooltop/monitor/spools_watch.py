@@ -24,7 +24,6 @@ from enum import IntEnum
 from math import inf
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
@@ -304,7 +303,7 @@ class SpoolsWatch(Struct, eq=False):
         if began is None or now - began < _SILENT:
             return one.glance
         step = control.current_step() if control is not None else "opening it"
-        return replace(one.glance, silent_for=now - began, step=step)
+        return one.glance.replace(silent_for=now - began, step=step)
 
     # The threads
 
@@ -342,7 +341,7 @@ class SpoolsWatch(Struct, eq=False):
         try:
             if not one.counted:
                 one.counted = True
-                self._show(one, replace(one.glance, counted=self.count_names(target)))
+                self._show(one, one.glance.replace(counted=self.count_names(target)))
                 return -self.every  # at once, but after those that are not counted yet
             if not self._looking:
                 return 0.0

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.model import DIED, Box, Frozen, began
 from spooltop.model.snapshot import (
@@ -272,8 +271,7 @@ class RateWindow(Struct):
         if not self._flows:
             return rates
         done, done_window = self._done()
-        return replace(
-            rates,
+        return rates.replace(
             window=self._flows[-1].until - self._flows[0].since,
             arrived=sum(flow.arrived for flow in self._flows),
             done=done,
@@ -319,18 +317,18 @@ class RateWindow(Struct):
         def with_rates(one: ConsumerRow) -> ConsumerRow:
             holder = one.holder
             claims = [at for at in (one.last_claim_at, self._claimed_at.get(holder)) if at is not None]
-            one = replace(one, last_claim_at=max(claims, default=None))
+            one = one.replace(last_claim_at=max(claims, default=None))
             if window <= 0:
                 return one
             seconds = _watched(one, window, flows[-1].since)
             # A consumer of another program does not say how an attempt ended.
             rate = ConsumerRate(done[holder] / seconds, None if one.token is None else failed[holder] / seconds)
-            return replace(one, rate=rate)
+            return one.replace(rate=rate)
 
         consumers = tuple(map(with_rates, found.consumers))
         if window <= 0:
-            return replace(found, consumers=consumers)
-        return replace(found, consumers=consumers, window=window, lower_bound=not all(flow.exact for flow in flows))
+            return found.replace(consumers=consumers)
+        return found.replace(consumers=consumers, window=window, lower_bound=not all(flow.exact for flow in flows))
 
 
 def _watched(one: ConsumerRow, window: float, until: float) -> float:

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, MsgspecError, Struct, convert, field, json
-from msgspec.structs import replace
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
@@ -101,7 +100,7 @@ def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], reason: str = "")
         problems.append(Problem("muted", Severity.NOTE, f"muted: {words}", len(named), view="cursors", subject=named[0][0]))
     if reason:
         problems.append(Problem("muted", Severity.NOTE, f"nothing is muted: {reason}", view="cursors"))
-    return replace(snapshot, problems=tuple(problems), muted=ends)
+    return snapshot.replace(problems=tuple(problems), muted=ends)
 
 
 def _until(end: float, now: float) -> str:
@@ -239,7 +238,7 @@ class ViewFile(Struct):
 
 def _with_filter(kept: KeptView, form: Callable[[str], str]) -> KeptView:
     """A filter may have characters that JSON has not: it is kept escaped, and as far as it is not too long."""
-    return replace(kept, last_filter=form(kept.last_filter)[:LONGEST_FILTER])
+    return kept.replace(last_filter=form(kept.last_filter)[:LONGEST_FILTER])
 
 
 def _read_views(folder: int) -> dict[str, KeptView]:

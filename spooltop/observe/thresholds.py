@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from spooltop.errors import UsageError
 from spooltop.model import Environ, Frozen, parse_age
 
@@ -57,7 +55,7 @@ class Thresholds(Frozen):
             name = PREFIX + field.upper()
             if name in settings:
                 found[field] = _number(name, settings[name]) if kind == "int" else _age(name, settings[name])
-        return replace(cls(), **found)
+        return cls().replace(**found)
 
 
 def _age(name: str, text: str) -> float:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import overload
 
 from msgspec import Struct, field, to_builtins
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from spooltop.engine.system.files import NotRegular, read_small
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
@@ -121,14 +121,14 @@ def with_defaults(action: Action, selection: Selection) -> Selection:
     Raises ``UsageError`` for a purge without a box.
     """
     if action is Action.REQUEUE and selection.box is None and selection.keys is None:
-        return replace(selection, box=Box.CUR)
+        return selection.replace(box=Box.CUR)
     if action is Action.EMPTY and selection.box is None:
-        selection = replace(selection, box=Box.TRASH)
+        selection = selection.replace(box=Box.TRASH)
     if action in (Action.PURGE, Action.EMPTY) and not selection.named:
         if selection.box is None:
             raise UsageError("purge: which box?", advice="name it with --box tmp, new, cur, held or rejected, or name ids")
         if selection.older_than is None and not selection.everything and not re.search(_AGE_TERM, selection.filter):
-            return replace(selection, older_than=PURGE_AGE)
+            return selection.replace(older_than=PURGE_AGE)
     return selection
 
 
@@ -199,7 +199,7 @@ def shell_lines(plan: Plan) -> list[str]:
     if plan.command[-1:] != ("-",):
         return [text]
     if plan.count > MOST_LINES and not plan.selection.named:
-        chosen = replace(plan.selection, everything=False).words()
+        chosen = plan.selection.replace(everything=False).words()
         return [f"{shlex.join(('spooltop', 'ls', plan.command[2], *chosen, '--json'))} | {text}"]
     lines = id_words(plan.items)
     return [f"{text} <<'{_END}'", *(f"\\x{ord(_END[0]):02x}{_END[1:]}" if line == _END else line for line in lines), _END]
@@ -390,10 +390,10 @@ class Operations(Struct, eq=False):
         found = self.operator.candidates(request)
         progress.check()
         if self.at_work is not None and action in _PUTS_BACK and found.items:
-            found = replace(found, notes=(*found.notes, self.at_work()))
+            found = found.replace(notes=(*found.notes, self.at_work()))
         if self.retention and action is Action.PURGE and found.items and not chosen.get("now"):
             kept = f"The trash keeps messages for {duration(self.retention)}, then offers to delete them."
-            found = replace(found, notes=(*found.notes, kept))
+            found = found.replace(notes=(*found.notes, kept))
         plan = Plan(
             **asdict(found), operation=self.new_operation(), action=action, target=self.target, made_at=request.at,
             selection=request.selection, force=force, command=self._command(action, request.selection, found.items, chosen),
@@ -402,14 +402,14 @@ class Operations(Struct, eq=False):
         # An undo hands nothing to anybody: what was claimed becomes the claim of the same holder again.
         unproven = 0 if action is Action.UNDO else sum(item.verdict in _UNPROVEN for item in found.items)
         uncertain = plan.deletes or unproven > 0 or (force and action in _ASKS_WHEN_FORCED)
-        return replace(plan, confirm=confirm_for(plan.count, uncertain=uncertain), unproven=unproven)
+        return plan.replace(confirm=confirm_for(plan.count, uncertain=uncertain), unproven=unproven)
 
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         """Returns the plan with a limit of ``rate`` items per second; None: no limit."""
         options = {name: value for name, value in plan.options.items() if name != "rate"}
         if rate is not None:
             options["rate"] = rate
-        return replace(plan, options=options, command=self._command(plan.action, plan.selection, plan.items, options))
+        return plan.replace(options=options, command=self._command(plan.action, plan.selection, plan.items, options))
 
     def _command(
         self, action: Action, selection: Selection, items: Sequence[Item], options: JsonObject
@@ -536,9 +536,9 @@ class Operations(Struct, eq=False):
 
         def hidden(line: AuditLine) -> AuditLine:
             results = tuple(one._replace(reason=text(one.reason)) for one in line.results)
-            return replace(line, names=tuple(map(text, line.names)), results=results)
+            return line.replace(names=tuple(map(text, line.names)), results=results)
 
-        return replace(trail, lines=tuple(map(hidden, trail.lines)))
+        return trail.replace(lines=tuple(map(hidden, trail.lines)))
 
     def close(self) -> None:
         self.operator.close()

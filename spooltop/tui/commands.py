@@ -14,7 +14,6 @@ from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.cursors.model import Cursor
 from spooltop.model import BoxState, Capabilities, ConsumerRow, Plan, Problem, Selection, Snapshot, Sort
@@ -737,7 +736,7 @@ _TABLE: Mapping[str, tuple[KeyCommand, ...]] = {
 
 """The commands by group."""
 
-COMMANDS = tuple(replace(one, group=one.group or group) for group, commands in _TABLE.items() for one in commands)
+COMMANDS = tuple(one.replace(group=one.group or group) for group, commands in _TABLE.items() for one in commands)
 """All commands: of those with the same key in a view the first one that is available gets it."""
 
 GROUPS = {

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from msgspec.structs import replace
 from textual.message_pump import MessagePump
 
 from spooltop.control import Control
@@ -285,7 +284,7 @@ class Pace:
 def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
     """The place of the match in ``listing``; None where there is none in that direction. Both lists have the same order, so a
     binary search finds it."""
-    matches = list_anew(replace(listing.query, filter=search.text))
+    matches = list_anew(listing.query.replace(filter=search.text))
     found_at = None if request.anchor is None else listing.find(request.anchor)
     here = request.anchor_index if found_at is None else found_at
 
@@ -430,7 +429,7 @@ class SnapshotThread:
     def _want(self, *jobs: Callable[[], object], **changes: object) -> None:
         with self._changed:
             wanted = self._wanted
-            self._wanted = replace(wanted, version=wanted.version + 1, jobs=(*wanted.jobs, *jobs), **changes)
+            self._wanted = wanted.replace(version=wanted.version + 1, jobs=(*wanted.jobs, *jobs), **changes)
             self._changed.notify_all()
         self._control.wake()
 
@@ -438,7 +437,7 @@ class SnapshotThread:
         """Returns what is wanted now; what is wanted once is not any more."""
         with self._changed:
             wanted = self._wanted
-            self._wanted = replace(wanted, rescan=False, jobs=())
+            self._wanted = wanted.replace(rescan=False, jobs=())
             return wanted
 
     def _run(self) -> None:

@@ -57,7 +57,7 @@ class DirectoryBackend:
             opened = OpenedTarget(reader, partial(_spool_operator, target.display_name, found.path, options, world, reader))
         if settings.watch:
             beside = side_watch(found.path, settings.side_files, options.cursor_files, opened.reader.wake)
-            opened = replace(opened, beside=beside)
+            opened = opened.replace(beside=beside)
         return opened
 
     def queue(self, target: Target, options: QueueOptions) -> Queue:
@@ -94,7 +94,7 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
 
     def consumers() -> Observation:
         now = fresh.observation()
-        return replace(now, last_claim_at=max(now.last_claim_at or 0.0, reader.last_claim_at or 0.0) or None)
+        return now.replace(last_claim_at=max(now.last_claim_at or 0.0, reader.last_claim_at or 0.0) or None)
 
     spool = SpoolOpener(path=folder, options=options, world=world, look=fresh.names, again=fresh.again)
     cursors = partial(CursorOperator, path, logs, options, world, above=True)

@@ -15,7 +15,6 @@ from itertools import compress, count
 from typing import Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name, is_own_id, parse
@@ -51,7 +50,7 @@ def name_test(query: ListQuery, now: float, row: Callable[[str], Row]) -> Callab
     texts, ages, rest = wanted.texts, wanted.ages, wanted.rest
     selects: Callable[[Row], bool] = lambda row: True  # noqa: E731
     if chosen is not None:
-        selects = replace(chosen, older_than=None).matcher(now)
+        selects = chosen.replace(older_than=None).matcher(now)
         ages = ages if chosen.older_than is None else (*ages, (filters.OLDER, chosen.older_than, True))
 
     @lru_cache(FORMS_AT_MOST)  # each delayed message has attributes of its own
@@ -295,7 +294,7 @@ class NameListing(Struct, eq=False, kw_only=True):
 
     def _of_name(self, raw: str) -> Row:
         """Returns the row as far as the name alone tells it."""
-        return replace(self.row(raw, None), note="")
+        return self.row(raw, None).replace(note="")
 
     def _size(self, raw: str) -> float | None:
         found = self.status(raw)

@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from msgspec.structs import replace
-
 from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
@@ -164,7 +162,7 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> PauseIntent:
         intent = super()._intent(plan, place, items)
         if plan.action is Action.PAUSE and intent.after is not None:
-            return replace(intent, after=replace(intent.after, at=self._clock()))  # it may have been planned long ago
+            return intent.replace(after=intent.after.replace(at=self._clock()))  # it may have been planned long ago
         return intent
 
     @contextmanager

@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 
-from msgspec.structs import replace
-
 from spooltop.cursors.files import CursorFiles, CursorWatcher, WriterWatch, cursor_rights, named_folders
 from spooltop.cursors.model import CursorSource
 from spooltop.engine import counters
@@ -176,7 +174,7 @@ class DirectoryReader(_FolderReader):
         cursors = self._cursors(folders)
         capabilities = self._capabilities(dirs, cursors)
         boxes = {box: self._judge.box_state(box, scans[box], judged) for box in LIVE} | set_aside
-        self._scans, self._judged = scans, replace(judged, irregular=irregular)
+        self._scans, self._judged = scans, judged.replace(irregular=irregular)
         numbers, errors = [scan.number for scan in scans.values()], [box.error for box in set_aside.values()]
         before = self._state
         self._state = numbers, judged.claims, judged.tmp, self._set_aside.generation, duplicates, errors

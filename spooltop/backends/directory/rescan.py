@@ -11,8 +11,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model import Box, Observation, Progress
@@ -36,10 +34,10 @@ class FreshLook:
 
     def __init__(self, path: str, options: OpenOptions, world: System) -> None:
         self._path = path
-        self._options = replace(options, watch=False)
+        self._options = options.replace(watch=False)
         self._world = world
         self._spool = OpenSpool(path, world)
-        self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize))
+        self._judge = RowJudge(world, self._options.replace(judged_at_most=sys.maxsize))
         self._staging = StagingScanner(world.clock)
         self._one_at_a_time = threading.Lock()
 

@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
@@ -368,7 +367,7 @@ class StagingScanner(Struct):
         except OSError:
             self._folders, complete = {}, False
         staged = tuple(in_folder(name, folder) for folder, listed in self._folders.items() for name in listed.names)
-        return replace(scan, staged=staged, complete=scan.complete and complete)
+        return scan.replace(staged=staged, complete=scan.complete and complete)
 
     def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
         """The times of the last change of the directories that were there at the last look. Raises ``OSError``."""
@@ -452,8 +451,8 @@ class SetAsideBoxes(Struct):
         if box is not Box.TRASH or not self._retention:
             return state
         over = [folder.expired(as_of - self._retention) for folder in found]
-        return replace(
-            state, retention=self._retention, expired=sum(n for n, _ in over),
+        return state.replace(
+            retention=self._retention, expired=sum(n for n, _ in over),
             expired_is_bound=not complete or any(bound for _, bound in over),
         )  # fmt: skip
 
@@ -485,17 +484,16 @@ class SetAsideBoxes(Struct):
         try:
             folder = dirs.private_dir(box.value, operation)
             if folder is None:
-                return replace(row, note="gone since")
+                return row.replace(note="gone since")
             found = os.lstat(raw, dir_fd=folder)
             metadata = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
         except OSError as problem:
-            return replace(row, note="gone since" if isinstance(problem, FileNotFoundError) else str(problem.strerror))
+            return row.replace(note="gone since" if isinstance(problem, FileNotFoundError) else str(problem.strerror))
         finally:
             dirs.forget(box.value, operation)
         reason, since, ended = metadata.get("reason"), time_of(metadata), metadata.get("ended")
         since = found.st_ctime if since is None else since
-        return replace(
-            row,
+        return row.replace(
             size=found.st_size,
             written_at=found.st_mtime,
             enqueued_at=row.enqueued_at if row.enqueued_at is not None else found.st_mtime,
@@ -620,9 +618,9 @@ class BoxScanner(Struct):
         scan = self.scan(fd, ids=ids, untimed=self.times, sizes=self.sizes)
         self._last_at = now
         if unseen and not force and same and _same_names(last, scan):
-            self.last = replace(last, clean=scan.clean, duration=scan.duration, effort=scan.effort, as_of=as_of)
+            self.last = last.replace(clean=scan.clean, duration=scan.duration, effort=scan.effort, as_of=as_of)
             return self.last
-        self.last = replace(scan, as_of=as_of, number=last.number + 1)
+        self.last = scan.replace(as_of=as_of, number=last.number + 1)
         if not scan.clean:
             self.due = now + self._rest(scan, unseen)
         return self.last
@@ -778,8 +776,8 @@ class Boxes:
                 if here.st_ino != again.st_ino:
                     continue
                 if here.st_ino == there.st_ino:
-                    linked.append(replace(claim_row(names.parse(claimed, claimed=True), there), note="is in new as well"))
-                    linked.append(replace(new_row(waiting, here), note="is in cur as well"))
+                    linked.append(claim_row(names.parse(claimed, claimed=True), there).replace(note="is in new as well"))
+                    linked.append(new_row(waiting, here).replace(note="is in cur as well"))
                 else:
                     conflicts += [(Box.NEW.value, waiting), (Box.CUR.value, claimed)]
         return DuplicateIds(tuple(dict.fromkeys(conflicts)), tuple(linked))

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from msgspec.structs import replace
-
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model import Action, Capabilities, Clock, Frozen, Row, Stop, escape
 from spooltop.model.plan import (
@@ -202,7 +200,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
                 found = Candidates(notes=(why,))
             else:
                 found = self._backwards(logged, undos_of(operations).get(request.undoes, []), request, state)
-            return replace(found, notes=(*found.notes, *problems))
+            return found.replace(notes=(*found.notes, *problems))
 
     def _state(self) -> AbstractContextManager[StateT]:
         """Looks at what may be changed, once for a plan. None where an operator needs nothing of the kind."""
@@ -287,8 +285,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         self, plan: Plan, place: int, items: Sequence[Item], stop: Stop
     ) -> tuple[Results, SpooltopError | None]:
         """Logs the intent, changes the items and logs how it ended; returns the results, and what ends the operation here."""
-        intent = replace(
-            self._intent(plan, place, items), operation=plan.operation, step=place, action=plan.action, at=self._clock(),
+        intent = self._intent(plan, place, items).replace(
+            operation=plan.operation, step=place, action=plan.action, at=self._clock(),
             user=self._user, by=self._actor, undoes=plan.undoes, count=plan.count, force=plan.force,
         )  # fmt: skip
         unlogged = self._log.begin(plan, encode_intent(self._recorded(intent), self._kind))

@@ -59,7 +59,6 @@ from types import NoneType
 from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, to_builtins
-from msgspec.structs import replace
 
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
@@ -390,7 +389,7 @@ class RecordLog(Generic[IntentT, ResultT]):
         else shows. ``begins`` and ``most`` as for ``gather``, of each log; ``brief``: without what ``shorten`` leaves out;
         ``cut_off``: only the steps without a result, of the two newest parts. Raises ``Stopped``."""
         progress = progress or Progress()
-        kind = self._kind if brief or cut_off else replace(self._kind, shorten=bytes)
+        kind = self._kind if brief or cut_off else self._kind.replace(shorten=bytes)
         found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
         problems: list[str] = []
         what = kind.what

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 
-from msgspec.structs import replace
-
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.errors import Unreadable
 from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, TrackedMessage
@@ -323,8 +321,8 @@ class LayoutReader:
         boxes, notes, verdicts = self._seen
         for file in filter(wanted, boxes.get(box, ())):
             if isinstance(file, AsideMessage):
-                yield replace(
-                    row_of(file), key=(file.aside.value, file.location), box=file.aside, since_is_bound=file.at is None,
+                yield row_of(file).replace(
+                    key=(file.aside.value, file.location), box=file.aside, since_is_bound=file.at is None,
                     reason=file.who, owner=None,
                 )  # fmt: skip
             else:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.json import decode, encode
-from msgspec.structs import asdict, force_setattr, replace
+from msgspec.structs import asdict, force_setattr
 
 from spooltop.engine.system.files import read_small
 from spooltop.model import Box, Frozen, escape
@@ -324,7 +324,7 @@ def read_facts(root: int, file: QueueFile) -> QueueFile:
                 size = size_of_directory(folder, name)
         except OSError:
             size = None  # gone meanwhile, or it cannot be read
-    return replace(file, size=size, **facts_of(root, file, file.fields))
+    return file.replace(size=size, **facts_of(root, file, file.fields))
 
 
 def facts_of(root: int, file: QueueFile, fields: Mapping[str, str]) -> dict[str, Any]:

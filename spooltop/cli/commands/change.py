@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model import Confirm, Outcome, Plan, Result, Selection, TrackedMessage, has_scheme
@@ -38,7 +36,7 @@ def _trace(
     end = control.now() + seconds
     reported: set[tuple[str, str, float | None]] = set()
     while True:
-        found = [replace(one, put_at=began) if one.put_at is None else one for one in control.follow(ids, began).values()]
+        found = [one.replace(put_at=began) if one.put_at is None else one for one in control.follow(ids, began).values()]
         for one in found if len(ids) <= _EACH else ():
             for step, words in _steps(one):
                 if (one.id, step, one.claimed_at) not in reported:
@@ -149,7 +147,7 @@ def _purge_expired(selection: Selection, args: Arguments) -> int:
         retention = control.trash_retention
         if not retention:
             raise UsageError("purge: trash_retention is 0, so nothing ever expires", "say how old: --older-than AGE")
-        selection = replace(selection, box=Box.TRASH, older_than=retention)
+        selection = selection.replace(box=Box.TRASH, older_than=retention)
         said = f"Only what is in the trash for {duration(retention)} or longer."
         return change(control, Action.EMPTY, selection, args, {}, said=said)
 
@@ -230,7 +228,7 @@ def change(
     notes = [said] if said else []
     if plan.poison and not plan.options.get("hold_poison"):
         notes.append(f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead.")
-    plan = replace(plan, notes=(*plan.notes, *notes))
+    plan = plan.replace(notes=(*plan.notes, *notes))
     terminal.show((), as_text.plan(plan))
     if plan.count == 0 or args.dry_run:
         _print_without_result(plan, args)
@@ -251,7 +249,7 @@ def change(
     with line, signals_to(interrupted.append):  # its result is still written and shown
         result = control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
     document = as_json.outcome(plan, result, dry_run=False) if args.json else {}
-    terminal.show((), as_text.result(replace(result, notes=()) if plan.deletes else result))
+    terminal.show((), as_text.result(result.replace(notes=()) if plan.deletes else result))
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
         found, words = _trace(control, ids, began, traced, terminal)

@@ -13,8 +13,6 @@ from math import ceil
 from shlex import quote
 from typing import Any
 
-from msgspec.structs import replace
-
 from spooltop.errors import ClaimLost, SpooltopError, Unavailable, UsageError
 from spooltop.model import Frozen, InterruptedMove, MessageMover, Queue, QueueCounts, Stop, escape
 from spooltop.operate.operations import confirm_for
@@ -161,7 +159,7 @@ def move(args: Arguments) -> int:
             raise UsageError(what, "name another one to move to", path=source.name)
         with source.mover(target.identity) as mover:
             waiting, counts, elsewhere = args.reach(args.path, partial(to_move, mover, target))
-            left = [*_left(Moved(0, 0, 0, replace(counts, ready=0, dead=0), elsewhere), source)]
+            left = [*_left(Moved(0, 0, 0, counts.replace(ready=0, dead=0), elsewhere), source)]
             if not waiting:
                 if not args.dry_run:
                     forget_ended(mover, target)

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, Unreadable, UsageError
 from spooltop.model import FIRST_SORT, Listing, ListQuery, OperationRecord, Selection, Sort
@@ -33,7 +31,7 @@ def ls(args: Arguments) -> int:
     args.path = here_or(args)
     selection = selection_of(args)
     boxes = (selection.box,) if selection.box else LIVE
-    chosen = replace(selection, box=None, filter="", everything=False)  # the filter is a condition of the list itself
+    chosen = selection.replace(box=None, filter="", everything=False)  # the filter is a condition of the list itself
     with args.control() as control:
         there = _look_at(control, args).observation.boxes
         if selection.box is not None and selection.box not in there:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from msgspec.structs import replace
-
 from spooltop.model import Action, Box, Capabilities, Problem, Severity, Snapshot, Verdict, capacity_words, span
 
 from ..messages import NOTHING_SEEN
@@ -46,7 +44,7 @@ def _with_watch(snapshot: Snapshot, moment: Moment) -> Moment:
         return moment
     watch = snapshot.observation.watch
     since = watch.since if watch.seen_at is None else watch.seen_at
-    return replace(moment, stale_for=max(0.0, snapshot.taken_at - since), stale_why=watch.reason)
+    return moment.replace(stale_for=max(0.0, snapshot.taken_at - since), stale_why=watch.reason)
 
 
 def stale_line(moment: Moment, look: str = "a look") -> Line:

@@ -11,8 +11,6 @@ from functools import lru_cache
 from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
 from spooltop.model import ConsumerList, ConsumerRow, Percentiles, Snapshot, Sort, Usage, kept_words, nameless_words
 from spooltop.model.vocabulary import (
     ASIDE,
@@ -203,7 +201,7 @@ _AGE = Column("age", 5, lambda row, moment: age_text(row.enqueued_at, moment), "
 
 _ASIDE = (
     Column("aside", 6, _in_box, "right", 0, "held", is_time=True),
-    replace(_AGE, min_screen=60),
+    _AGE.replace(min_screen=60),
     _SIZE,
     _TRIES,
     _SOURCE,
@@ -234,7 +232,7 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
         _SIZE,
         Column("written", 7, lambda row, moment: age_text(row.written_at, moment), "right", 66, is_time=True),
         Column("evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
-        replace(_MESSAGE, title="file"),
+        _MESSAGE.replace(title="file"),
     ),
     **dict.fromkeys((*ASIDE, Box.DELIVERED), _ASIDE),
 }
@@ -266,10 +264,10 @@ def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE, k
     for i, column in enumerate(columns):
         if column.is_time and times is not Times.AGE:
             title = f"{_TIME_TITLE.get(column.title, column.title)}{' Z' if times is Times.UTC else ''}"
-            columns[i] = replace(column, width=max(column.width, _TIME_WIDTH[times]), title=title)
+            columns[i] = column.replace(width=max(column.width, _TIME_WIDTH[times]), title=title)
     for i, column in enumerate(columns):
         if column.least and (over := _total(columns) - width) > 0:
-            columns[i] = replace(column, width=max(column.least, column.width - over))
+            columns[i] = column.replace(width=max(column.least, column.width - over))
     while len(columns) > keep and _total(columns) > width:
         # the last but one goes first: the name stays, and changing values are at the left
         del columns[-2]
@@ -278,7 +276,7 @@ def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE, k
     for i, column in enumerate(columns):
         if column.grow:
             share = left if i == len(columns) - 1 else min(left * column.grow // weight, column.most - column.width)
-            columns[i] = replace(column, width=column.width + share)
+            columns[i] = column.replace(width=column.width + share)
             left -= share
             weight -= column.grow
     return tuple(columns)
@@ -435,8 +433,8 @@ def _time(key: str, min_screen: int) -> Column:
     return Column(key, 5, value, "right", min_screen, key, is_time=True)
 
 
-_HELD = replace(
-    _time("held", 46), value=lambda one, moment: age_text(one.claimed_at, moment, bound=one.claimed_is_bound)
+_HELD = _time("held", 46).replace(
+    value=lambda one, moment: age_text(one.claimed_at, moment, bound=one.claimed_is_bound)
 )
 
 CONSUMER_COLUMNS: tuple[Column, ...] = (
@@ -459,8 +457,8 @@ CONSUMER_COLUMNS: tuple[Column, ...] = (
 _NAMED = (
     _VERDICT,
     _PID,
-    replace(_COMMAND, title="consumer", width=16, grow=2, most=36),
-    replace(_HOST, min_screen=106),
+    _COMMAND.replace(title="consumer", width=16, grow=2, most=36),
+    _HOST.replace(min_screen=106),
     _CLAIMS,
     _HELD,
     _time("asked", 58),

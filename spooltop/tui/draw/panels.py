@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, starmap
 
-from msgspec.structs import replace
-
 from spooltop.cursors.draw import cursor_glance, written
 from spooltop.locks.draw import lock_lines
 from spooltop.model import AGE_BOUNDS, Ages, BoxState, Percentiles, Snapshot, expired_words
@@ -701,7 +699,7 @@ def overview_panels(
 
     def column(*names: str) -> list[Section]:
         """The panels with these names, as far as there are any."""
-        return [replace(panels[name], draw=partial(fade, panels[name])) for name in names if name in panels]
+        return [panels[name].replace(draw=partial(fade, panels[name])) for name in names if name in panels]
 
     if two_columns:
         left = max(_LEFT, (width - 3) // 2)

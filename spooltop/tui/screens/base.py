@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.events import Click, Event, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
@@ -652,12 +651,12 @@ class ListScreen(TableScreen[None]):
         self.sort_by(columns[(at + step) % len(columns)])
 
     def do_sort_invert(self) -> None:
-        self.set_sort(replace(self.sort, descending=not self.sort.descending))
+        self.set_sort(self.sort.replace(descending=not self.sort.descending))
 
     def sort_by(self, column: str | None) -> None:
         """Sorts the list in front by another column; None: as it is."""
         if column is not None:
-            self.set_sort(replace(self.sort, column=column))
+            self.set_sort(self.sort.replace(column=column))
 
 
 class ChoosingScreen(SteppingScreen[ScreenResultType]):

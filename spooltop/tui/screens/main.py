@@ -160,7 +160,7 @@ class MainScreen(ListScreen):
         chosen, box, snapshot, page = state.here, state.box, state.snapshot, state.page
         moment = state.moment
         if state.moved_to > snapshot.taken_at:
-            snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.moved_to))
+            snapshot = snapshot.replace(observation=snapshot.observation.replace(taken_at=state.moved_to))
         if context.view is View.CONSUMERS and snapshot is not NOTHING_SEEN:
             return consumer_header(
                 snapshot, state.consumer_list, context.rows, width, moment, sort=state.here.sort, filter=state.filter
@@ -702,7 +702,7 @@ class MainScreen(ListScreen):
         if selection is not None:
             if action is Action.PURGE and not selection.named and selection.older_than is None:
                 # A problem is about all messages that it counts: with an explicit age none is left out because it is recent.
-                selection = replace(selection, older_than=0.0)
+                selection = selection.replace(older_than=0.0)
             self.open_plan(action, selection)
 
     def open_plan(self, action: Action, selection: Selection) -> None:
@@ -876,4 +876,4 @@ class MainScreen(ListScreen):
 
 def _same(old: Page | None, page: Page) -> bool:
     """True where two pages differ only in the key that the cursor was searched by."""
-    return old is not None and replace(page, anchor=old.anchor, anchor_at=old.anchor_at) == old
+    return old is not None and page.replace(anchor=old.anchor, anchor_at=old.anchor_at) == old

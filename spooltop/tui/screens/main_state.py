@@ -183,10 +183,10 @@ class MainState(Struct):
         wanted, now = self.parse(self.filter), self.now
         if self.root is View.CURSORS:
             cursors = tuple(one for one in snapshot.cursors if wanted.holds(filters.cursor_facts(one, now)))
-            return replace(snapshot, cursors=cursors)
+            return snapshot.replace(cursors=cursors)
         locks = snapshot.observation.locks
         left = tuple(one for one in locks if wanted.holds(filters.lock_facts(one, snapshot.lock_verdict(one), now)))
-        return replace(snapshot, observation=replace(snapshot.observation, locks=left))
+        return snapshot.replace(observation=snapshot.observation.replace(locks=left))
 
     @property
     def filter_texts(self) -> tuple[str, ...]:

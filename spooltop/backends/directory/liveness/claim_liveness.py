@@ -16,7 +16,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
@@ -541,7 +540,7 @@ class ConsumerGatherer(Struct):
             self._sample(listed)
         error = self._error or ("" if complete else f"only the first {len(rows):,} claims are counted")
         used = (
-            replace(one, usage=sample.usage)
+            one.replace(usage=sample.usage)
             if (sample := self._samples.get(one.owner.pid or 0)) and one.verdict is Verdict.ALIVE and one.owner.user is not None
             else one
             for one in listed

@@ -17,8 +17,6 @@ from errno import ENOSYS, EPERM
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from spooltop.engine.system.host import PROC, Machine, this_machine
 from spooltop.engine.system.syscalls import cached_file_id
 from spooltop.errors import UsageError
@@ -201,7 +199,7 @@ class Processes:
 
     def machine(self) -> Machine:
         """This machine, and the pid namespace of this process, as a presence file names them."""
-        return replace(this_machine(), host=self.host())
+        return this_machine().replace(host=self.host())
 
     def namespace(self) -> int | None:
         """The inode of this process's pid namespace, None where it is not known."""
@@ -286,7 +284,7 @@ class Processes:
 
     def describe(self, process: Process) -> Process:
         """Adds command, user and start in epoch seconds, as they were when they were first asked for."""
-        return replace(self._descriptions(process.pid, process.started) or process, stopped=process.stopped)
+        return (self._descriptions(process.pid, process.started) or process).replace(stopped=process.stopped)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         """Returns the CPU time used by a process and all its living descendants: for each (pid, start in epoch seconds, CPU
@@ -522,7 +520,7 @@ def _described(process: Process) -> Process:
     """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
     seen = _told(process.pid, "create_time", "name", "username", "cmdline")
     command = program_of(seen["cmdline"] or []) or seen["name"] or None
-    return replace(process, command=command, user=seen["username"], since=seen["create_time"])
+    return process.replace(command=command, user=seen["username"], since=seen["create_time"])
 
 
 def _told(pid: int, *names: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from time import time_ns
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
@@ -603,7 +602,7 @@ class Mover:
         if problem := self._changed.finish():  # the moves may not survive power loss
             others = {one.place: one for one in tried.others}
             each = (others.get(place) or MoveOutcome(place, Outcome.DONE, "", True) for place in range(tried.count))
-            tried.others = [replace(one, outcome=Outcome.FAILED, reason=problem) if one.moved else one for one in each]
+            tried.others = [one.replace(outcome=Outcome.FAILED, reason=problem) if one.moved else one for one in each]
         live = any(run.to_box in LIVE for run in runs)
         between = (tried.from_ns - _TICK_NS, tried.until_ns) if live else None
         return BatchOutcome(tried=tried.count, between=between, others=tried.others)

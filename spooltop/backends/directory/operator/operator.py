@@ -12,7 +12,6 @@ from itertools import groupby, islice
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -161,10 +160,10 @@ def _moves_done(
         for place, move in enumerate(islice(batch.each(), outcome.tried)):
             one = others.get(place)
             if one is None:
-                yield replace(move, between=between)
+                yield move.replace(between=between)
             elif one.moved:
                 known = one.ctime if one.outcome is Outcome.DONE else 0
-                yield replace(move, ino=one.ino or move.ino, between=(known, known))
+                yield move.replace(ino=one.ino or move.ino, between=(known, known))
 
 
 def _happened(folders: Folders, move: LoggedMove) -> bool:
@@ -410,7 +409,7 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
                 self._dirs.files.sync_dir(self._dirs.box(Box.NEW))
         except OSError as error:
             reason = f"put, but a power failure may remove it: {error.strerror}"
-            ended = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
+            ended = [one.replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
         return BatchOutcome(tried=len(ended), others=ended)
 
     def _make_mover(self, plan: Plan) -> Mover:

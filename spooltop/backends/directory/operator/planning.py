@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine import set_aside
@@ -169,9 +168,9 @@ class Message(Item, Struct, eq=False, gc=False):
         else:
             reason = group.metadata.get("reason")
             row = aside_row(box, group.folder, self.name, reason=reason if isinstance(reason, str) else "")
-            row = replace(row, size=self.st_size)
+            row = row.replace(size=self.st_size)
         if box in ASIDE or group.goes_back:
-            row = replace(row, in_box_since=self.since)
+            row = row.replace(in_box_since=self.since)
         return row.judged(group.verdict, group.evidence, row.owner if group.owner is None else group.owner)
 
 
@@ -313,7 +312,7 @@ class Decider(Frozen):
         if row.owner is not None and row.owner.moves_to is not None:
             forced = "; ".join(filter(None, (forced, f"it may be in {escape(row.owner.moves_to)} as well")))
         warning = "; ".join(filter(None, (way.warning, forced))) or poison
-        way = replace(way, warning=warning, poison=bool(poison) and row.box is Box.CUR)
+        way = way.replace(warning=warning, poison=bool(poison) and row.box is Box.CUR)
         return Decision(blocked_by or unless_forced, forceable, way)
 
     def _way(self, message: Message, ended: str | None, poison: str) -> tuple[Way, str]:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name, claimable, is_own_id, parse
 from spooltop.model import Box, Owner, Row, Tried
@@ -171,7 +169,7 @@ def tmp_row(raw: str, found: Found) -> Row:
 
 def mail_row(raw: str, found: Found | None) -> Row:
     """Returns the row of a message in ``cur`` of a mail folder, where nobody claims."""
-    return replace(claim_row(parse(raw, claimed=True), found), since_is_bound=True)
+    return claim_row(parse(raw, claimed=True), found).replace(since_is_bound=True)
 
 
 def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
 from spooltop.errors import AuditFailed, Refused, UsageError
@@ -86,8 +84,8 @@ def placed(planned: MessageChanges, operation: str, place: int) -> MessageChange
     def filled(location: str) -> str:
         return location.replace(here, there, 1) if is_aside(location) else location
 
-    changes = tuple(replace(change, path=filled(change.path), to=filled(change.to)) for change in planned.changes)
-    return replace(planned, changes=changes)
+    changes = tuple(change.replace(path=filled(change.path), to=filled(change.to)) for change in planned.changes)
+    return planned.replace(changes=changes)
 
 
 class Planner:
@@ -239,9 +237,9 @@ class Chooser:
             return self._unlock(selection)
         sources = sources_of(self._layout, action)
         if selection.box is Box.CUR and action is Action.REQUEUE and Box.CUR not in sources:
-            selection = replace(selection, box=None)  # what a requeue means where nothing else is said
+            selection = selection.replace(box=None)  # what a requeue means where nothing else is said
             sources = tuple(box for box in sources if box is not Box.HELD)
-        boxes = replace(self._request, selection=selection).boxes(sources, self._dirs.path)
+        boxes = self._request.replace(selection=selection).boxes(sources, self._dirs.path)
         if selection.empty:
             return Candidates()
         items: list[Item] = []
@@ -532,7 +530,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
 
     def _choose(self, request: Request, state: LayoutState) -> Candidates:
         found = Chooser(self._layout, *state, request).choose()
-        return replace(found, notes=(*found.notes, *self._cut_off())) if found.items else found
+        return found.replace(notes=(*found.notes, *self._cut_off())) if found.items else found
 
     def _cut_off(self) -> list[str]:
         """Sentences about operations that a crash cut off."""

@@ -15,7 +15,6 @@ from time import sleep
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta
-from msgspec.structs import replace
 
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
@@ -169,7 +168,7 @@ class BatchIntent(Intent):
 
     def checked(self) -> BatchIntent:
         """The intent as its line holds it."""
-        return replace(self, changes=tuple(replace(change, data=b"", reverses=None) for change in self.changes))
+        return self.replace(changes=tuple(change.replace(data=b"", reverses=None) for change in self.changes))
 
 
 class BatchChanged(Frozen):
@@ -509,7 +508,7 @@ class GroupChooser:
         named: set[str] = set()
         unmatched: Counter[tuple[Verdict | None, str]] = Counter()
         keys = None if selection.keys is None else frozenset(map(_place, selection.keys))
-        matches = replace(selection, keys=None).matcher(self._request.at)
+        matches = selection.replace(keys=None).matcher(self._request.at)
         heads = bool(selection.filter or selection.source is not None or selection.named)
         progress.begin("messages looked at")
         for box in boxes:
@@ -563,7 +562,7 @@ class GroupChooser:
             for one in chain.from_iterable(self._pages(box, begin, wanted)):
                 row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
                 by = one.notes.get("~by")  # a selection may name who set it aside
-                yield PinnedRow(row if by is None or box is Box.NEW else replace(row, owner=Owner(name=by)), one)
+                yield PinnedRow(row if by is None or box is Box.NEW else row.replace(owner=Owner(name=by)), one)
 
     def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
         """Yields the claims of programs, or those that were handed ``back``."""
@@ -654,7 +653,7 @@ class GroupChooser:
             return RowItem(row, _pin(pinned, StreamVerb.MOVE, to=origin))
         back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=why)
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
-        return RowItem(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
+        return RowItem(row, back.replace(tries=0) if row.box is Box.REJECTED else back)
 
 
 def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
@@ -829,7 +828,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
             if one.outcome is Outcome.DONE
         }
         found = [
-            (change, back and replace(back, reverses=(intent.step, place), data=b"force" if request.force else b""))
+            (change, back and back.replace(reverses=(intent.step, place), data=b"force" if request.force else b""))
             for intent, outcomes in self._ended(logged)
             for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False))
             if one.outcome is Outcome.DONE and (intent.step, place) not in over
@@ -839,11 +838,11 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
         single = found[0][1] if len(found) == 1 else None
         if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
             made = self._undo_of_one(single, request.at)
-            return replace(made, notes=(*made.notes, *notes))
+            return made.replace(notes=(*made.notes, *notes))
         # Consumers that only read new entries get what was set aside as such.
         back_again = any(back is not None and back.verb is StreamVerb.BACK for _, back in found)
         if back_again and chosen_way(self._server, state, asked=False).copies:
-            found = [(done, replace(back, to="copy") if back and back.verb is StreamVerb.BACK else back) for done, back in found]
+            found = [(done, back.replace(to="copy") if back and back.verb is StreamVerb.BACK else back) for done, back in found]
         items: list[Item] = []
         refused: list[Refusal] = []
         words: Counter[str] = Counter()

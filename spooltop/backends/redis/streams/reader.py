@@ -9,7 +9,6 @@ from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.backends.access import user_name
 from spooltop.cursors.model import CursorSource
@@ -269,7 +268,7 @@ class CounterFlow(Struct):
             return flow
         claimed = read - before.read
         acked = claimed - (after.pending - before.pending) - max(0, after.aside - before.aside)
-        return replace(flow, claimed=claimed, done=max(0, acked), exact=before.exact and exact)
+        return flow.replace(claimed=claimed, done=max(0, acked), exact=before.exact and exact)
 
 
 # The consumers of a group, as the Consumers view lists them.
@@ -480,10 +479,10 @@ class StreamReader:
                 self._shown, "stream", now, False, boxes, absent=ABSENT, who=self._viewer(nothing), capabilities=nothing,
                 watch=watch,
             )  # fmt: skip
-        old = {box: replace(state, error=why if box in _BOXES else "") for box, state in last.boxes.items()}
+        old = {box: state.replace(error=why if box in _BOXES else "") for box, state in last.boxes.items()}
         # What was seen last stays on the screen; nothing was measured since.
-        return replace(
-            last, taken_at=now, complete=False, boxes=old, flow=Flow(now, now, exact=False), consumers=None, watch=watch,
+        return last.replace(
+            taken_at=now, complete=False, boxes=old, flow=Flow(now, now, exact=False), consumers=None, watch=watch,
             findings=(),
         )
 
@@ -640,7 +639,7 @@ class StreamReader:
 
     def consumers(self) -> ConsumerList:
         found = consumer_list(self._judged, self._claims.rows, self._clock())
-        return found if self._last is not None else replace(found, error="the server was not heard yet")
+        return found if self._last is not None else found.replace(error="the server was not heard yet")
 
     def holders(self, key: Key) -> Holders:
         box, id = _key(key)

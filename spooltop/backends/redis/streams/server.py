@@ -12,7 +12,6 @@ from time import monotonic
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.errors import AnswerLost, NotASpool, Refused, SpooltopError, Unavailable
 from spooltop.model import Action, Box, Capabilities, Frozen, Owner, Verdict, age, escape
@@ -505,7 +504,7 @@ class Looker(Struct):
         consumers += [ConsumerState(name, 0, None, record) for name, record in known.items() if name not in listed]
         facts = self._facts
         if facts.behind is not None:
-            facts = replace(facts, behind=facts.behind + round(monotonic() - self._facts_at))
+            facts = facts.replace(behind=facts.behind + round(monotonic() - self._facts_at))
         return Look(
             time[0] + time[1] / 1e6, length, added, _entry_id(stream["first-entry"]), last, groups, group, tuple(consumers),
             {box: _side(count, head) for box, count, head in zip(_ASIDE, lengths, oldest, strict=True)},
@@ -541,8 +540,8 @@ class Looker(Struct):
             self._ask_connections(look.server.clients if unleased else None)
         denied = next(filter(is_denied, ttls.values()), None)
         hidden = _hidden({"leases": denied, "names of connections": self._clients})
-        return replace(
-            look, consumers=consumers, connected=self._connected, connections=self._connections, hidden={**look.hidden, **hidden}
+        return look.replace(
+            consumers=consumers, connected=self._connected, connections=self._connections, hidden={**look.hidden, **hidden}
         )
 
     def _ask_connections(self, clients: int | None) -> None:
@@ -772,7 +771,7 @@ def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
     of all streams that its pattern matches. Raises ``NotASpool`` where there is none, and ``Unavailable``."""
     with _asked(address, login) as server:
         found = [
-            replace(address, stream=name, group=group, pattern=False)
+            address.replace(stream=name, group=group, pattern=False)
             for name, groups in _groups(server, address, _matching(server, address) if address.pattern else [address.stream])
             for group in sorted(groups)
             if not address.pattern or address.group in (None, group)
