@@ -9,7 +9,7 @@ import glob
 import itertools
 import os
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWr
 from spooltop.engine.system.files import GrowingFiles
 from spooltop.errors import UsageError
 from spooltop.model import Observation, Problem, Redactor, Severity
-from spooltop.model.vocabulary import Action, Environ, Frozen, Json, JsonObject, age, escape, fit, interval
+from spooltop.model.vocabulary import Action, Environ, Frozen, JsonObject, age, escape, fit, interval
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name
 from spooltop.observe.thresholds import Thresholds
 
@@ -35,6 +35,7 @@ from .history import (
     revert_words,
     suspected_writers,
     undecided,
+    usual_interval,
     writers_of,
 )
 
@@ -80,9 +81,7 @@ class WatchedFile:
         self.cut: frozenset[str] = frozenset()
         self._field = fields
         self._room = room
-        self._previous = 0.0
         self._stamp: Hashable = None
-        self._read_at = 0.0
         self._content = 0
         """A hash of its content that changes with each section separately."""
         self._contents: deque[int] = deque(maxlen=_STATES)
@@ -92,17 +91,15 @@ class WatchedFile:
         self._temp_files: dict[str, float] = {}
         """Names of temporary files beside it, and since when they have been seen."""
 
-    def add(self, source: CursorSource, now: float, previous: float) -> None:
-        """Takes one look at ``now``; ``previous`` is the time of the look before. Never raises for the content of the file."""
+    def add(self, source: CursorSource, now: float) -> None:
+        """Takes one look at ``now``. Never raises for the content of the file."""
         self.source = source.replace(sections=None, journal=(), earlier=())
         self.away_since = None
         self._note_temp_files(source, now)
-        self._previous = previous
         lines = list(source.journal)
         self.journaled = self.journaled or bool(lines)
-        own = self._lines_of(source, lines)
         for version in source.earlier:
-            self._take(version, own, lines, version.read_at or now)
+            self._take(version, lines, version.read_at or now)
         if source.sections is None:
             self.error = source.error or "does not parse"
             return
@@ -110,7 +107,7 @@ class WatchedFile:
         self.left_out, self.cut = source.left_out, source.cut
         same = source.stamp == self._stamp and source.sections == self.sections
         if not same or lines:
-            self._take(source, own, lines, max(now, source.read_at or now), same=same, newest=True)
+            self._take(source, lines, max(now, source.read_at or now), same=same, newest=True)
         self.good_at, self._stamp = now, source.stamp
 
     def _note_temp_files(self, source: CursorSource, now: float) -> None:
@@ -131,42 +128,30 @@ class WatchedFile:
         """Counts the writes since ``since`` (epoch seconds) that were not read."""
         return sum(many for at, many in self._unread if at >= since)
 
-    def _lines_of(self, source: CursorSource, lines: list[CursorWrite]) -> list[CursorWrite]:
-        """Removes from ``lines``, and returns, those that describe exactly the change of one version, in the order of both."""
-        if source.unread is None or self.good_at is None or source.sections is None:
-            return []
-        found, before, place = [], self.sections, 0
-        for version in (*source.earlier, source):
-            after = version.sections or {}
-            for turn in range(place, len(lines)):
-                one = lines[turn]
-                key = partial(key_of, field=self._field(one.source))
-                if (
-                    one.source in before and one.source in after and key(before[one.source]) == key(one.old) != key(one.new)
-                    and key(after[one.source]) == key(one.new)
-                ):  # fmt: skip
-                    found.append(one)
-                    place = turn + 1
-                    break
-            before = after
-        for one in found:
-            lines.remove(one)
-        return found
+    def _line_about(self, after: JsonObject, lines: list[CursorWrite]) -> CursorWrite | None:
+        """Returns the line of the journal that describes exactly the change from the present content to ``after``."""
+        for line in lines:
+            key = partial(key_of, field=self._field(line.source))
+            if line.source in self.sections and line.source in after:
+                old, new = self.sections[line.source], after[line.source]
+                if key(old) == key(line.old) != key(line.new) == key(new):
+                    return line
+        return None
 
     def _take(
-        self, version: CursorSource, own: list[CursorWrite], lines: list[CursorWrite], now: float, *, same: bool = False,
-        newest: bool = False,
-    ) -> None:  # fmt: skip
-        """Takes one version of the file, which was read at ``now``.
-
-        ``own`` are journal lines about versions, ``lines`` all others; lines that are used are removed. ``same``: it is the
-        version of the previous look; ``newest``: all lines are about it or earlier versions.
+        self, version: CursorSource, lines: list[CursorWrite], now: float, *, same: bool = False, newest: bool = False
+    ) -> None:
+        """Takes one version of the file, which was read at ``now``, and removes those of the ``lines`` of the journal that it
+        uses. ``same``: it is the version of the previous look; ``newest``: all lines are about it or earlier versions.
         """
         first = self.good_at is None
-        at = self._written_at(version.mtime, now, first=first)
+        at = self._written_at(version.mtime, now)
         before, after = self.sections, version.sections or {}
         noted: set[str] = set()
         unread = version.unread
+        own = None if unread is None or first else self._line_about(after, lines)
+        if own is not None:
+            lines.remove(own)  # first: it is not about a write before, which was not read
         if unread is None or first or same:
             noted = self._take_lines(after, lines, now, known=unread is not None and not first)
         elif lines:
@@ -200,16 +185,21 @@ class WatchedFile:
                 history.value = value  # the journal has this write
             elif (not self.shared and not same) or name in changed or name in noted:
                 # in a shared file a write that left this section as it was is as likely another source's
-                write = plain.replace(
-                    also_changed=_besides(others, name), advanced=_besides(ahead, name), exact=exact,
-                    kept=len(not_back) > (name in not_back), repeated=first or self._content in self._contents,
-                )  # fmt: skip
-                history.write(self._journaled(write, name, history, own))
+                if own is not None and own.source == name and history.is_at(own.old):
+                    history.journal_writes.append(own.at)
+                    held_by = plain.held_by or (own.writer,)
+                    write = plain.replace(held_by=held_by, writer=own.writer, exact=exact, journaled=True)
+                else:
+                    write = plain.replace(
+                        also_changed=_besides(others, name), advanced=_besides(ahead, name), exact=exact,
+                        kept=len(not_back) > (name in not_back), repeated=first or self._content in self._contents,
+                    )  # fmt: skip
+                history.write(write)
             self.gone_since.pop(name, None)
         for name in self.histories:
             if name not in after:
                 self.gone_since.setdefault(name, at if not first else now)
-        self.sections, self._read_at, self.good_at = after, now, now
+        self.sections, self.good_at = after, now
         self._forget_gone()
         if newest and lines and self._take_lines(after, lines, now, known=True):
             for name, value in after.items():
@@ -270,25 +260,9 @@ class WatchedFile:
                 found |= set() if changed_nothing else {one.source}
         return found
 
-    def _journaled(
-        self, write: CursorSection, source: str, history: CursorHistory, lines: list[CursorWrite]
-    ) -> CursorSection:
-        """Returns ``write`` with its writer if one of the lines describes it: from the current value to its own."""
-        key = history.key(write.value)
-        ours = (one for one in lines if one.source == source and history.is_at(one.old) and history.key(one.new) == key)
-        one = next(ours, None)
-        if one is None:
-            return write
-        lines.remove(one)
-        history.journal_writes.append(one.at)
-        return write.replace(
-            also_changed=(), advanced=(), kept=False, journaled=True, writer=one.writer,
-            held_by=write.held_by or (one.writer,),
-        )  # fmt: skip
-
-    def _written_at(self, mtime: float, now: float, *, first: bool) -> float:
+    def _written_at(self, mtime: float, now: float) -> float:
         """Returns the file's own time of writing if it is plausible, else when it was seen."""
-        earliest = 0.0 if first else min(self._previous, self._read_at) - 1.0
+        earliest = 0.0 if self.good_at is None else self.good_at - 1.0
         return mtime if earliest < mtime <= now else now
 
 
@@ -298,9 +272,8 @@ def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def _differs(before: JsonObject, after: JsonObject, name: str) -> bool:
-    if (name in before) != (name in after):
-        return True
-    return before.get(name) != after.get(name) and repr(before.get(name)) != repr(after.get(name))  # NaN is as it was
+    old, new = before.get(name, ...), after.get(name, ...)
+    return old != new and repr(old) != repr(new)  # NaN is as it was
 
 
 # Reads a poller's own log: how many messages were new, from which cursor to which. Lines look like ``poll ok: 4 new (cursor 89632
@@ -417,7 +390,7 @@ class PollHistory:
             return verdict, evidence
         last = self._polls[-1]
         silent = max(0.0, now - last.at)
-        every = self._every
+        every = usual_interval([poll.at for poll in self._polls])
         over = silent > (3 * every + 2.0 if every is not None else _FRESH)
         if (same := self.same_start) > 1:
             words = f"its poll log found new ones {same}× from the same start {escape(last.start)}, last {age(silent)} ago"
@@ -446,10 +419,6 @@ class PollHistory:
             return "idle", f"its poller ran {age(silent)} ago and has nothing new"
         return verdict, evidence
 
-    @property
-    def _every(self) -> float | None:
-        gaps = sorted(later.at - earlier.at for earlier, later in itertools.pairwise(self._polls) if later.at > earlier.at)
-        return gaps[len(gaps) // 2] if len(gaps) >= 2 else None
 
 
 # The logs of pollers, found by the globs that the user gives and read from the end of the look before.
@@ -523,7 +492,6 @@ class CursorWatch(FeatureRules):
         self._fields = cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", ""))
         self._files: dict[str, WatchedFile] = {}
         self._polls: dict[str, PollHistory] = {}
-        self._looked_at = 0.0
 
     def redacted(self, observation: Observation, redactor: Redactor) -> Observation:
         """Returns the observation with the values of cursors and the lines of poll logs hidden as ``redactor`` says."""
@@ -540,16 +508,13 @@ class CursorWatch(FeatureRules):
         for file in self._files.values():
             for name, history in file.histories.items():
                 history.arrived(arrived.get(name, 0))
-        there = set()
         for source in observation.cursors:
-            there.add(source.path)
             if source.path not in self._files:
                 self._files[source.path] = WatchedFile(source, self._field, self._room)
-            self._files[source.path].add(source, now, self._looked_at)
-        for path, file in self._files.items():
-            if path not in there and file.away_since is None:
-                file.away_since = now
-        self._looked_at = now
+            self._files[source.path].add(source, now)
+        for path in self._files.keys() - {source.path for source in observation.cursors}:
+            file = self._files[path]
+            file.away_since = now if file.away_since is None else file.away_since
         self.cursors = tuple(cursor for file in self._files.values() for cursor in self._cursors(file, now))
         return {"cursors": self.cursors}
 
@@ -579,20 +544,15 @@ class CursorWatch(FeatureRules):
             yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=self._first_source(file))
 
     def _reverted(self, seen: RuleInput, cursor: Cursor) -> str:
-        history = self._history(cursor)
+        history, window = self._history(cursor), seen.thresholds.cursor_window
         lost = history.lost_updates(seen.now) if history is not None else []
         if history is None or not lost:
             return cursor.evidence
-        window = seen.thresholds.cursor_window
-        recent = recent_of(lost, seen.now, window)
         text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
-        carried = Counter(source for change in recent for source in change.advanced).most_common(1)
-        written = writers_of(recent)
-        if written:
-            text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
-        elif carried:
-            text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
-        return text
+        written = [f", written by {name} ({times} of " for name, times in cursor.reverted_by]
+        carried = [f", as {escape(source)} wrote ({times} of " for source, times in cursor.suspects]
+        who = "".join([*written, *carried][:1])
+        return f"{text}{who}{len(recent_of(lost, seen.now, window))})" if who else text
 
     def _first_source(self, file: WatchedFile) -> str | None:
         return next((cursor.source for cursor in self.cursors if cursor.file == file.path), None)
@@ -703,13 +663,13 @@ class CursorWatch(FeatureRules):
                 in_file=file.source.in_file,
                 behind=behind,
                 behind_is_bound=not exact,
-                unsafe=tuple(self._unsafe_words(file, history)),
+                unsafe=tuple(self._unsafe_words(file, history, now)),
                 polls=polls.newest_first,
                 same_start=polls.same_start,
                 cut=source in file.cut,
             )
 
-    def _unsafe_words(self, file: WatchedFile, history: CursorHistory) -> Iterator[str]:
+    def _unsafe_words(self, file: WatchedFile, history: CursorHistory, now: float) -> Iterator[str]:
         shared = file.shared and len(file.histories) > 1
         writes = history.writes if shared else []
         if writes and (bare := sum(write.lock_there is False for write in writes)):
@@ -718,7 +678,7 @@ class CursorWatch(FeatureRules):
             yield "nobody locks by .cursors.lock: it is not there"
         elif file.journaled and (bypassed := sum(not write.journaled for write in writes)):
             yield f"{bypassed} of {len(writes)} writes not in .cursors.journal"
-        for name in file.unsafe_names(self._looked_at):
+        for name in file.unsafe_names(now):
             yield f"{'common temp ' if re.fullmatch(COMMON_TEMP, name) else 'left behind '}{escape(name)} seen"
 
     def _field(self, source: str) -> str | None:
@@ -747,13 +707,8 @@ def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int
 
 
 def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
-    def sections(shown: JsonObject) -> dict[str, Json]:
-        return {name: redactor.section(name, value, marked=True) for name, value in shown.items()}
-
-    def write(one: CursorWrite) -> CursorWrite:
-        old, new = (redactor.section(one.source, value, marked=True) for value in (one.old, one.new))
-        return one.replace(old=old, new=new)
-
-    shown = None if cursor.sections is None else sections(cursor.sections)
-    earlier = tuple(_redacted(one, redactor) for one in cursor.earlier)
-    return cursor.replace(sections=shown, journal=tuple(map(write, cursor.journal)), earlier=earlier)
+    hide = partial(redactor.section, marked=True)
+    sections = cursor.sections and {name: hide(name, value) for name, value in cursor.sections.items()}
+    journal = (one.replace(old=hide(one.source, one.old), new=hide(one.source, one.new)) for one in cursor.journal)
+    earlier = (_redacted(one, redactor) for one in cursor.earlier)
+    return cursor.replace(sections=sections, journal=tuple(journal), earlier=tuple(earlier))
