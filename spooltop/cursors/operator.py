@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -105,10 +105,8 @@ def _warnings_of(ref: CursorSetIntent, highest: Json, hide: Callable[[Json], Jso
         yield f"it goes back below {shown(hide(than))}, the highest seen: messages in between may be delivered again"
 
 
-def _stored_how(one: CursorSource) -> str:
-    """The lock and the condition under which the value is stored, for the plan."""
-    name = escape(os.path.basename(one.path))
-    return f"Under {LOCK}, and only while {name} still has the value shown. A poller that does not lock may write over it."
+def _row_of(source: str, file: str) -> Row:
+    return Row(key=file, box=Box.CUR, id=source, name=file, source=source)
 
 
 def _comes_before(one: Json, other: Json) -> bool:
@@ -131,10 +129,9 @@ class CursorState(NamedTuple):
 
 
 class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
-    """Implements ``model.backend.Operator`` for the cursor files in ``path``, or if it has none (``above``), in its
+    """Implements ``model.backend.Operator`` for the cursor files in ``path``, or if it has none, in its
     parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
-    seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
-    and the journal that an undo needs, have them in full."""
+    seconds. The redactor hides values in texts; the stored value, and the journal that an undo needs, have them in full."""
 
     cut_short = "the new value is in the file", "the new value is not in the file"
 
@@ -145,25 +142,18 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         options: OpenOptions,
         world: System,
         *,
-        above: bool,
         wait: Callable[[float], None] = time.sleep,
-        patience: float = PATIENCE,
-        user: str | None = None,
     ) -> None:
-        path = os.path.abspath(path)
-        super().__init__(path, store, CURSORS, clock=world.clock, read_only=options.read_only, user=user, wait=wait)
+        super().__init__(os.path.abspath(path), store, CURSORS, clock=world.clock, read_only=options.read_only, wait=wait)
         self._world = world
         self._files = world.files
-        self._named = options.cursor_files
-        self._above = above
-        self._patience = patience
+        self._options = options
         self._redactor = options.redactor
 
     def capabilities(self) -> Capabilities:
         with self._state() as state:
             why = cursor_rights(state.sources, state.folders)
-        nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
-        return nothing.replaced(Action.SET_CURSOR, why).replaced(Action.UNDO, why)
+        return Capabilities.nothing("there are no messages here").replaced(why, Action.SET_CURSOR, Action.UNDO)
 
     def _choose(self, request: Request, state: CursorState) -> Candidates:
         """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``type`` (if it is named, the value may have another one
@@ -190,8 +180,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
     ) -> Candidates:
         """Pins the cursor of ``source`` in the file ``one`` with the new ``value``. ``typed``: its type was named, so that
         another one than now is no slip. ``highest`` is the highest value seen, None if none was. Raises ``UsageError``."""
-        row = Row(key=one.path, box=Box.CUR, id=source, name=one.path, source=source)
-        file = escape(one.path)
+        row, file = _row_of(source, one.path), escape(one.path)
 
         def refused(why: str, *, forceable: bool = False) -> Candidates:
             return Candidates(refused=[Refusal(row, why, forceable)])
@@ -228,9 +217,13 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
             if write.source == source and (highest is None or _comes_before(highest, write.new)):
                 highest = write.new
         warnings = list(_warnings_of(record, highest, partial(self._redactor.section, source)))
-        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _stored_how(one))
-        shown = self._redactor.section(source, value, marked=True)
-        return Candidates([RowItem(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
+        condition = f"Under {LOCK}, and only while {escape(os.path.basename(one.path))} still has the value shown."
+        notes = (
+            f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings),
+            f"{condition} A poller that does not lock may write over it.",
+        )  # fmt: skip
+        item = RowItem(row, ref, "; ".join(warnings), words, self._redactor.section(source, value, marked=True))
+        return Candidates([item], notes=notes)
 
     def _moved_on(self, source: str, now: Json, before: Json) -> str:
         """Says that the cursor has another value than ``before`` now."""
@@ -251,7 +244,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
 
     def _change(self, item: Item, intent: CursorSetIntent, stop: Stop) -> None:
         ref = ref_of(item, CursorRef)
-        files = _Patient(self._patience, self._wait, stop)
+        files = _Patient(self._wait, stop)
         with self._folders() as folders, folder_of(ref.file, folders) as folder:
             check_folder(folder, ref.folder_id)
             file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
@@ -264,61 +257,53 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
                 raise Skipped(escape(error.what)) from None
 
     def _row(self, intent: CursorSetIntent) -> Row:
-        return Row(key=intent.file, box=Box.CUR, id=intent.source, name=intent.file, source=intent.source)
+        return _row_of(intent.source, intent.file)
 
     def _set_back(self, intent: CursorSetIntent, state: CursorState) -> Candidates:
         return self._pin(state.files[intent.file], intent.source, intent.before, state.folders, force=True, highest=None)
 
     def _standing(self, intent: CursorSetIntent, state: CursorState) -> Standing:
-        file = state.files.get(intent.file)
-        value = None if file is None else (file.sections or {}).get(intent.source)
-        is_after, is_before = (file is not None and same_json(value, one) for one in (intent.after, intent.before))
-        return Standing(is_after, is_before, self._too_late(intent, file))
-
-    def _too_late(self, one: CursorSetIntent, file: CursorSource | None) -> str | None:
-        """Returns the reason why ``one`` cannot be undone now, None if it can. ``file`` is its cursor file, just read."""
+        file, shown = state.files.get(intent.file), escape(intent.file)
         if file is None:
-            return f"{escape(one.file)} is no cursor file of this target now"
+            return Standing(False, False, f"{shown} is no cursor file of this target now")
+        value = (file.sections or {}).get(intent.source)
+        is_after, is_before = same_json(value, intent.after), same_json(value, intent.before)
+        too_late = None if intent.had else "it had no section before, and no key here removes one"
         if file.sections is None:
-            return f"{escape(one.file)} does not read: {escape(file.error)}"
-        if one.source not in file.sections:
-            return f"too late: {escape(one.file)} has no {escape(one.source)} now"
-        if not same_json(file.sections[one.source], one.after):
-            return f"too late: {self._moved_on(one.source, file.sections[one.source], one.after)}"
-        return None if one.had else "it had no section before, and no key here removes one"
+            too_late = f"{shown} does not read: {escape(file.error)}"
+        elif intent.source not in file.sections:
+            too_late = f"too late: {shown} has no {escape(intent.source)} now"
+        elif not is_after:
+            too_late = f"too late: {self._moved_on(intent.source, value, intent.after)}"
+        return Standing(is_after, is_before, too_late)
 
     @contextmanager
     def _state(self) -> Iterator[CursorState]:
         with self._translate_errors(), self._folders() as folders:
-            sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda *_: ())
+            sources = CursorFiles(self._world, named=self._options.cursor_files, whole=True).look(folders, lambda *_: ())
             yield CursorState(sources, folders, {_real_path(one.path): one for one in sources})
 
-    @contextmanager
-    def _folders(self) -> Iterator[list[tuple[str, int]]]:
-        """Opens the target and, with ``beside``, its parent directory, as (path as shown, descriptor)."""
-        with named_folders(self._named) if self._named else with_above(self._path, self._files, above=self._above) as opened:
-            yield opened
+    def _folders(self) -> AbstractContextManager[list[tuple[str, int]]]:
+        """Opens the folders whose cursors are shown, as (path as shown, descriptor)."""
+        named = self._options.cursor_files
+        return named_folders(named) if named else with_above(self._path, self._files, above=self._options.shows_above)
 
 
 class _Patient(LogFiles):
-    """File operations that wait for a lock for ``patience`` seconds at most, and no longer once ``stop`` says so."""
+    """File operations that wait for a lock for ``PATIENCE`` seconds at most, and no longer once ``stop`` says so."""
 
-    def __init__(self, patience: float, wait: Callable[[float], None], stop: Stop) -> None:
+    def __init__(self, wait: Callable[[float], None], stop: Stop) -> None:
         super().__init__()
-        self._patience = patience
         self._wait = wait
         self._stop = stop
 
     def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
-        left = self._patience
+        waited = 0.0
         while not super().lock(fd, shared=shared):
-            if not wait:
-                return False
-            if left <= 0 or self._stop():
-                waited = self._patience - max(0.0, left)
+            if waited >= PATIENCE or self._stop():
                 raise Skipped(f"{LOCK} is held by another for {waited:.0f} s; spooltop locks says by whom")
             self._wait(_TICK)
-            left -= _TICK
+            waited += _TICK
         return True
 
 

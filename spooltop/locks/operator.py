@@ -31,7 +31,7 @@ from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
 from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
-from spooltop.model import Candidates, Capabilities, Item, Outcome, Refusal, Request, RowItem, Selection
+from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
 from .lock_files import (
@@ -76,6 +76,11 @@ class LockRecord(Intent):
 
     def told(self) -> Iterator[Told]:
         yield self.path, self.path, self.path
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Equal for two records of one lock."""
+        return self.folder, self.below, *self.names
 
     @property
     def is_ticket(self) -> bool:
@@ -259,33 +264,20 @@ def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
 
 
 class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
-    """Implements ``model.backend.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
-    view shows. With ``tickets`` the path itself is a queue."""
+    """Implements ``model.backend.Operator`` for the locks in ``path`` and, unless they are there alone, in its parent directory:
+    those that the view shows. With the layout "tickets" the path itself is a queue."""
 
     untrusted = "restored from it"
 
-    def __init__(
-        self,
-        path: str,
-        store: LogStore,
-        options: OpenOptions,
-        world: System,
-        *,
-        tickets: bool = False,
-        above: bool = True,
-        user: str | None = None,
-    ) -> None:
-        super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only, user=user)
+    def __init__(self, path: str, store: LogStore, options: OpenOptions, world: System) -> None:
+        super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only)
         self._world = world
         self._files = world.files
-        self._tickets = tickets
-        self._above = above
+        self._options = options
         self._processes = world.processes
-        self._stale_after = options.stale_after
 
     def capabilities(self) -> Capabilities:
-        nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
-        return nothing.replaced(Action.UNLOCK, None).replaced(Action.UNDO, None)
+        return Capabilities.nothing("there are no messages here").replaced(None, Action.UNLOCK, Action.UNDO)
 
     @contextmanager
     def _state(self) -> Iterator[list[tuple[str, int]]]:
@@ -304,7 +296,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
     def _pin(self, lock: Lock, folders: list[tuple[str, int]], request: Request) -> list[Item] | Refusal:
         """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
         row = _row_of(lock)
-        why, forceable = blocked_by(lock, request.at, self._stale_after)
+        why, forceable = blocked_by(lock, request.at, self._options.stale_after)
         if why and not (forceable and request.force):
             return Refusal(row, why, forceable)
         pin = self._pin_tickets if lock.kind == "ticket" else self._pin_soft
@@ -380,20 +372,21 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
         """Opens the path and the other directories with its locks, as (path, descriptor); the path itself comes first."""
         with ExitStack() as stack:
-            folders = stack.enter_context(with_above(self._path, self._files, above=self._above))
-            opened: list[tuple[str, int]] = []
-            for box in LIVE if not self._tickets else ():
+            folders = stack.enter_context(with_above(self._path, self._files, above=self._options.shows_above))
+            root = folders[0][1]
+            for box in LIVE:
                 with suppress(OSError):  # no box, or closed to us: the view shows nothing of it either
-                    fd = stack.enter_context(closing(self._files, self._files.open_dir(box.value, folders[0][1])))
-                    opened.append((os.path.join(self._path, box.value), fd))
-            yield [*folders, *opened]
+                    fd = stack.enter_context(closing(self._files, self._files.open_dir(box.value, root)))
+                    folders.append((os.path.join(self._path, box.value), fd))
+            yield folders
 
     def _look(self, folders: list[tuple[str, int]]) -> tuple[Lock, ...]:
         """Looks for all locks, as the view shows them."""
         known = [(path, fd, mount_of(fd)) for path, fd in folders]
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
         boxes = {path: message_locks(["/".join(found)]) for path, found in names.items()}
-        return LockFiles(self._world, tickets=self._tickets).look(known, lambda: read_table(self._processes), boxes)
+        locks = LockFiles(self._world, tickets=self._options.layout == "tickets")
+        return locks.look(known, lambda: read_table(self._processes), boxes)
 
     def _change(self, item: Item, intent: LockRecord, stop: Stop) -> None:
         one, ref = intent, ref_of(item, LockRef)
@@ -417,26 +410,20 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         request: Request, state: list[tuple[str, int]],
     ) -> Candidates:  # fmt: skip
         """The locks that an operation removed, in the open folders (path, descriptor)."""
-        again = [
-            record
-            for undo in undos
-            for record, outcome in undo.steps.values()
-            if undo.trusted and outcome is not None and outcome.outcome is Outcome.DONE
-        ]
-        back = {(one.folder, one.below, one.names) for one in again}
+        steps = (step for undo in undos if undo.trusted for step in undo.steps.values())
+        back = {one.place for one, outcome in steps if outcome is not None and outcome.changed}
         found: list[Item] = []
         refused: list[Refusal] = []
         for one, outcome in reversed(logged.steps.values()):
             row = Row(key=(one.path, one.names), box=Box.CUR, id=one.path, name=one.names[0])
-            if one.action is Action.UNDO:
-                refused.append(Refusal(row, "it was put back; d in Locks, or spooltop unlock, removes it again"))
-            elif (outcome is None or outcome.outcome is Outcome.DONE) and (one.folder, one.below, one.names) not in back:
-                try:
+            try:
+                if one.action is Action.UNDO:
+                    raise Skipped("it was put back; d in Locks, or spooltop unlock, removes it again")
+                if (outcome is None or outcome.changed) and one.place not in back:
                     found.append(self._restored(one, row, state))
-                except Skipped as error:
-                    refused.append(Refusal(row, str(error)))
-        taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()
-        return Candidates(found, refused, taken_back)
+            except Skipped as error:
+                refused.append(Refusal(row, str(error)))
+        return Candidates(found, refused, (f"{len(back)} of {len(logged.steps)} undone already.",) if back else ())
 
     def _restored(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item:
         """The item that puts a lock back. Raises ``Skipped`` where that cannot be."""

@@ -50,10 +50,11 @@ class Capabilities(Frozen):
             return reason
         return f"not possible for messages in {box} here, only in {', '.join(boxes)}"
 
-    def replaced(self, action: Action, why: str | None) -> Capabilities:
-        """Returns these with another reason for ``action``; None: it is available."""
-        refusals = {one: reason for one, reason in self.refusals.items() if one is not action}
-        return Capabilities(refusals if why is None else {**refusals, action: why}, self.commands, self.boxes)
+    def replaced(self, why: str | None, *actions: Action) -> Capabilities:
+        """Returns these with another reason for ``actions``; None: they are available."""
+        refusals = {one: reason for one, reason in self.refusals.items() if one not in actions}
+        refusals |= {} if why is None else dict.fromkeys(actions, why)
+        return Capabilities(refusals, self.commands, self.boxes)
 
     def command(self, action: Action, id: str) -> str:
         """Returns the command of the queue's own program for the message ``id``, quoted for a shell; empty where it has none, or

@@ -138,7 +138,7 @@ def unlock(root: Path, files: LogFiles | None = None) -> None:
     """An operator removes the stale locks."""
     files = files or LogFiles()
     logs = LogStore(str(root), files, state_dir=f"{root}.state", opening=partial(SpoolDirs, str(root), files))
-    operator = LockOperator(str(root), logs, OpenOptions(), Around(files, processes=Seeing()), above=False, user="proof")
+    operator = LockOperator(str(root), logs, OpenOptions(layout="locks"), Around(files, processes=Seeing()))
     desk = Operations(operator, str(root), time.time)
     plan = desk.plan(Action.UNLOCK, Selection(everything=True))
     if plan.items:

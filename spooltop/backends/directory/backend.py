@@ -97,7 +97,7 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
         return now.replace(last_claim_at=max(now.last_claim_at or 0.0, reader.last_claim_at or 0.0) or None)
 
     spool = SpoolOpener(path=folder, options=options, world=world, look=fresh.names, again=fresh.again)
-    cursors = partial(CursorOperator, path, logs, options, world, above=True)
+    cursors = partial(CursorOperator, path, logs, options, world)
     locks = partial(LockOperator, path, logs, options, world)
     pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)
     flags = ("--as", "spool") if options.as_spool else ()
@@ -116,9 +116,8 @@ def _standalone_operator(folder: str, options: OpenOptions, world: System) -> Op
     from .operator.operator import OperatorChain
 
     logs = LogStore(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else options.state)
-    tickets = options.layout == "tickets"
-    locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
+    locks = partial(LockOperator, folder, logs, options, world)
     if options.layout != "cursors":
         return OpenedOperator(locks())
-    cursors = nullcontext(CursorOperator(folder, logs, options, world, above=False))
+    cursors = nullcontext(CursorOperator(folder, logs, options, world))
     return OpenedOperator(OperatorChain(lambda: cursors, (locks, [Action.UNLOCK])))

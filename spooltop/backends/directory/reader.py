@@ -336,7 +336,7 @@ class DirectoryReader(_FolderReader):
         if self._options.read_only is not None:
             return Capabilities.nothing(self._options.read_only)
         try:
-            return can_change(dirs).replaced(Action.SET_CURSOR, self._why_not_set(cursors, self._spool.folders(dirs)))
+            return can_change(dirs).replaced(self._why_not_set(cursors, self._spool.folders(dirs)), Action.SET_CURSOR)
         except OSError as problem:  # the spool was removed meanwhile: the next look says so
             return Capabilities.nothing(str(problem.strerror))
 
@@ -408,13 +408,11 @@ class StandaloneReader(_FolderReader):
         """Returns the capabilities for a directory without messages: cursors can be set and stale locks removed, nothing else."""
         if self._options.read_only is not None:
             return Capabilities.nothing(self._options.read_only)
-        if self._layout == "cursors":
-            why, actions = self._why_not_set(cursors, self._folders), (Action.SET_CURSOR, Action.UNDO)
-        else:
-            why, actions = self._closed(locks), (Action.UNLOCK, Action.UNDO)
-        none: dict[Action, str | None] = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
-        refusals = none | {Action.UNLOCK: None} | dict.fromkeys(actions, why)
-        return Capabilities({action: refusal for action, refusal in refusals.items() if refusal is not None})
+        none = Capabilities.nothing(f"{self._layout} alone: there are no messages here")
+        if self._layout != "cursors":
+            return none.replaced(self._closed(locks), Action.UNLOCK, Action.UNDO)
+        why = self._why_not_set(cursors, self._folders)
+        return none.replaced(None, Action.UNLOCK).replaced(why, Action.SET_CURSOR, Action.UNDO)
 
     def _closed(self, locks: Sequence[Lock]) -> str | None:
         """Returns why this user can neither remove a lock nor put one back; None where a lock may be in a directory that is open.

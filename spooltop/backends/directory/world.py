@@ -28,6 +28,11 @@ class OpenOptions(OpenSettings, kw_only=True):
     least: float = 0.1
     judged_at_most: int = 20_000
 
+    @property
+    def shows_above(self) -> bool:
+        """True if the cursors and locks in the directory above are shown too."""
+        return self.layout not in ("cursors", "locks")
+
 
 _LOCKS_FOR = 1.0
 """Seconds for which a table of locks is kept."""
