@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec import UNSET, UnsetType
+
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
 from spooltop.model import Clock, Closing, Json, JsonObject, escape, finite, json_object, same_json
 
@@ -23,16 +25,9 @@ from .system.syscalls import translating
 # Sections in the text of a cursor file: one is replaced, and every other byte stays as it is.
 
 _BLANK = " \t\n\r"
-_SPACE = re.compile(r"[ \t\n\r]*")
+_BETWEEN = re.compile(r"[ \t\n\r,:]*")
+"""Matches what may stand between two values of an object that parses."""
 _DECODER = json.JSONDecoder()
-
-
-class RepeatedKey(Exception):
-    """An object has the key ``key`` more than once (``times``): some readers take the first value and some the last."""
-
-    def __init__(self, key: str, times: int) -> None:
-        self.key = key
-        self.times = times
 
 
 def check_json(value: object) -> None:
@@ -56,56 +51,52 @@ def check_json(value: object) -> None:
 
 def with_value(text: str, source: str | None, field: str | None, encoded: str) -> str:
     """Returns ``text``, which parses or is empty, with the JSON ``encoded`` as the section of ``source``, or as the ``field`` of
-    that section. ``source`` None: the whole text is the section. Raises ``RepeatedKey``.
+    that section. ``source`` None: the whole text is the section. Raises ``ValueError`` where an object on the way has its key
+    more than once: some readers take the first value and some the last.
 
     >>> with_value('{"a": 1, "b": {"id": 2}}', "b", "id", "3")
     '{"a": 1, "b": {"id": 3}}'
     """
-    if field is not None:
-        section = text.strip(_BLANK) if source is None else _value(text, source)
-        encoded = _with_section("" if section == "null" else section, field, encoded)
+    keys = [key for key in (source, field) if key is not None]
     if source is None:
-        return encoded + "\n"
-    return _with_section(text, source, encoded) + ("" if text else "\n")
+        return _with_value(text.strip(_BLANK), keys, encoded) + "\n"
+    return _with_value(text, keys, encoded) + ("" if text else "\n")
 
 
-def _value(text: str, key: str) -> str:
-    spans = _spans(text, key)[0] if text else []
-    return text[slice(*spans[0])] if spans else ""
-
-
-def _with_section(text: str, key: str, encoded: str) -> str:
-    if not text:
-        return f"{{{json.dumps(key)}: {encoded}}}"
+def _with_value(text: str, keys: list[str], encoded: str) -> str:
+    """Returns ``text``, a JSON object, null or nothing, with ``encoded`` as the value below ``keys``."""
+    if not keys:
+        return encoded
+    key, *below = keys
+    if text in ("", "null"):
+        return f"{{{json.dumps(key)}: {_with_value('', below, encoded)}}}"
     spans, end = _spans(text, key)
-    if spans:
-        return text[: spans[0][0]] + encoded + text[spans[0][1] :]
+    for start, stop in spans:
+        return text[:start] + _with_value(text[start:stop], below, encoded) + text[stop:]
     body = text[:end].rstrip(_BLANK)
     comma = "" if body.endswith("{") else ", "
-    return f"{body}{comma}{json.dumps(key)}: {encoded}{text[len(body):]}"
+    return f"{body}{comma}{json.dumps(key)}: {_with_value('', below, encoded)}{text[len(body):]}"
 
 
 def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
     """Returns the span of the value of the key ``wanted``, if it has one, and the position of the closing brace of the object,
-    which must parse. Raises ``RepeatedKey``."""
+    which must parse. Raises ``ValueError`` where it has several."""
     spans = []
-    at = _skip(text, text.index("{") + 1)
+    at = _next(text, text.index("{") + 1)
     while text[at] != "}":
         key, at = _DECODER.raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
+        start = _next(text, at)
         _, at = _DECODER.raw_decode(text, start)
         if key == wanted:
             spans.append((start, at))
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
+        at = _next(text, at)
     if len(spans) > 1:
-        raise RepeatedKey(wanted, len(spans))
+        raise ValueError(f"it holds the key {wanted!r} {len(spans)} times")
     return spans, at
 
 
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
+def _next(text: str, at: int) -> int:
+    found = _BETWEEN.match(text, at)
     return found.end() if found else at
 
 
@@ -182,14 +173,6 @@ TIMEOUT = 10.0
 """Seconds that ``advance`` waits for the lock, where nothing else is said."""
 
 
-class Anything:
-    """The type of ``ANYTHING``."""
-
-
-ANYTHING = Anything()
-"""Default of arguments that were not given. ``expect``: any existing value may be replaced; ``timeout``: the timeout of the
-object is used."""
-
 
 class CursorFile(Closing):
     """A cursor file. ``single``: the file holds the value of a single source and nothing else; the default is True if its
@@ -237,8 +220,8 @@ class CursorFile(Closing):
         value: Json,
         *,
         field: str | None = None,
-        expect: Json | Anything = ANYTHING,
-        timeout: float | Anything | None = ANYTHING,
+        expect: Json | UnsetType = UNSET,
+        timeout: float | UnsetType | None = UNSET,
     ) -> Json:
         """Stores ``value`` as the section of ``source`` and changes nothing else, byte for byte. Returns the previous value.
 
@@ -269,26 +252,30 @@ class CursorFile(Closing):
         if field is not None:
             self._check_name("field", field)
         encoded = self._encoded("the value", value)
-        if not isinstance(expect, Anything):
+        if expect is not UNSET:
             self._encoded("expect", expect)
         if self.single and source != self._stem:
             raise UsageError(f"the file is that of {self._stem!r}, not of {source!r}", path=self.path)
-        if isinstance(timeout, Anything):
+        if timeout is UNSET:
             timeout = self._timeout
         check_seconds("timeout", timeout)
         with translating(self.path, "advance"), self._opened() as folder, self._locked(folder, source, timeout):
             text = self._text(folder)
             whole = self._sections(text).get(source)
             before = whole if field is None else self._field(whole, source, field)
-            if not isinstance(expect, Anything) and not same_json(before, expect):
+            if expect is not UNSET and not same_json(before, expect):
                 what = source if field is None else f"{field} of {source}"
                 raise CursorMismatch(f"{what} is not what was expected", found=before, path=self.path, advice="read it again")
-            new = self._with_value(text, source, field, encoded).encode("utf-8")
-            if len(new) > FILE_MAX:
-                what = f"the file would have {len(new):,} bytes, and {FILE_MAX >> 20} MB is the most"
+            try:
+                new = with_value(text or "", None if self.single else source, field, encoded)
+            except ValueError as error:
+                advice = "take all but one out; nothing was written over it"
+                raise CursorUnreadable(str(error), path=self.path, advice=advice) from None
+            now, data = self._sections(new)[source], new.encode("utf-8")
+            if len(data) > FILE_MAX:
+                what = f"the file would have {len(data):,} bytes, and {FILE_MAX >> 20} MB is the most"
                 raise UsageError(what, path=self.path, advice="store a shorter value; nothing was stored")
-            publish(self._files, folder, self._name, new, self._like(folder))
-            now = value if field is None else {**whole, field: value} if isinstance(whole, dict) else {field: value}
+            publish(self._files, folder, self._name, data, self._like(folder))
             note(self._files, folder, self._clock(), self._name, source, {"old": whole, "new": now})
         return before
 
@@ -317,12 +304,6 @@ class CursorFile(Closing):
             raise CursorMismatch(what, found=whole, path=self.path, advice="give the whole section, without field=")
         return None if whole is None else whole.get(field)
 
-    def _with_value(self, text: str | None, source: str, field: str | None, encoded: str) -> str:
-        try:
-            return with_value(text or "", None if self.single else source, field, encoded)
-        except RepeatedKey as error:
-            what = f"it holds the key {error.key!r} {error.times} times"
-            raise CursorUnreadable(what, path=self.path, advice="take all but one out; nothing was written over it") from None
 
     @property
     def _stem(self) -> str:
@@ -342,16 +323,17 @@ class CursorFile(Closing):
     @contextmanager
     def _locked(self, folder: int, source: str, timeout: float | None) -> Iterator[None]:
         files = self._files
+        irregular = CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
         try:
             fd = self._open_lock(folder)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise
-            raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it") from None
+            raise irregular from None
         with closing(files, fd):
             now = drop_drafts(files, fd, folder, LOCK)
             if not stat.S_ISREG(now.st_mode):
-                raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
+                raise irregular
             if now.st_nlink != 1:  # who may write the directory has linked it there, to have a file of ours given away
                 raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", path=self.path, advice="remove it")
             if not lock_within(files, fd, timeout):
@@ -368,7 +350,8 @@ class CursorFile(Closing):
                 return files.reopen(LOCK, folder)
             except FileNotFoundError:
                 # With its owner and mode before it has its name: for a moment it would lock a poller out.
-                make_file(files, folder, LOCK, *_access(self._like(folder), files.fstat(folder)), durable=False)
+                like = self._like(folder)
+                make_file(files, folder, LOCK, like, _lock_mode(like.st_mode, files.fstat(folder).st_mode), durable=False)
 
     def _held_by(self, fd: int) -> str:
         """Describes who holds the lock, and says if the lock file names somebody else."""
@@ -420,8 +403,8 @@ class CursorFile(Closing):
         return status_of(self._files, self._name, folder) or self._files.fstat(folder)
 
 
-def _access(like: os.stat_result, folder: os.stat_result) -> tuple[os.stat_result, int]:
-    """Owner and mode of a new lock file. Whoever may write the cursor file may lock, and nobody else: a reader could hold the
-    lock and stop all pollers. Who may write the directory may put another file in its place, so he may write it too."""
-    writers = like.st_mode | (0 if folder.st_mode & stat.S_ISVTX else folder.st_mode)
-    return like, 0o600 | (0o060 if writers & stat.S_IWGRP else 0) | (0o006 if writers & stat.S_IWOTH else 0)
+def _lock_mode(file: int, folder: int) -> int:
+    """Mode of a new lock file. Whoever may write the cursor file may lock, and nobody else: a reader could hold the lock and
+    stop all pollers. Who may write the directory may put another file in its place, so he may write it too."""
+    writers = file | (0 if folder & stat.S_ISVTX else folder)
+    return 0o600 | (0o060 if writers & stat.S_IWGRP else 0) | (0o006 if writers & stat.S_IWOTH else 0)

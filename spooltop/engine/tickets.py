@@ -42,7 +42,7 @@ from msgspec import Struct
 from spooltop.model import Clock
 
 from .atomic import write_new
-from .system.files import Files, closing, remove_name, status_of
+from .system.files import Files, closing, is_inode, remove_name, status_of
 from .system.host import file_system, is_gone, is_network, sees_all_pids
 
 __all__ = ["BaseTicketQueue", "FileTicketQueue", "RedisTicketQueue"]
@@ -180,7 +180,6 @@ class FileTicketQueue(BaseTicketQueue):
         self._clock = clock
         self._gone = gone or _gone
         self._local = local or _local
-        self._judges = gone is not None or sees_all_pids()
         _make(self.queue_dir)
 
     def register(self) -> tuple[int, str]:
@@ -225,14 +224,10 @@ class FileTicketQueue(BaseTicketQueue):
             while True:
                 with closing(files, files.open_lasting(_SEQ, folder)) as seq:
                     files.lock(seq, wait=True)
-                    if self._is_current(seq, folder):
+                    # A cleanup may have removed the file while this process waited for its lock: then that excludes nobody.
+                    if is_inode(files, _SEQ, folder, files.fstat(seq).st_ino):
                         yield folder, seq
                         return
-
-    def _is_current(self, seq: int, folder: int) -> bool:
-        # A cleanup may have removed the file while this process waited for its lock: then that lock excludes nobody.
-        found = status_of(self._files, _SEQ, folder)
-        return found is not None and os.path.samestat(found, self._files.fstat(seq))
 
     def _tickets(self, folder: int) -> list[FileTicket]:
         return file_tickets(self._files.list(folder))
@@ -266,7 +261,7 @@ class FileTicketQueue(BaseTicketQueue):
             if not (tickets := self._tickets(folder)):
                 return
             number, name, pid = tickets[0]
-            if self._judges and self._gone(pid) and self._local(folder):
+            if self._gone(pid) and self._local(folder):
                 self._evict(name, folder)
                 return
             if self.stale_timeout is None or (found := status_of(self._files, name, folder)) is None:
@@ -328,7 +323,7 @@ def _local(fd: int) -> bool:
 
 
 def _gone(pid: int) -> bool:
-    return pid > 0 and is_gone(pid)
+    return pid > 0 and sees_all_pids() and is_gone(pid)
 
 
 # A ticket queue in Redis: the counter ``{name}:seq`` and the sorted set ``{name}:queue`` of ``{ticket}:{token}:{ts_ms}``.
