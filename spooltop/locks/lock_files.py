@@ -418,10 +418,10 @@ def _record(token: str, holders: int) -> dict[str, str]:
 
 def _member(path: str, record: dict[str, str], since: float, judge: Judge, local: bool) -> tuple[LockHolder, Verdict, str]:
     """A holder, whether it lives, and the evidence."""
-    text = record.get("pid", "")
-    if not text.isdecimal() or len(text) > 10:
+    pid = _number(record.get("pid", ""))
+    if pid is None:
         return LockHolder(None, since=since), Verdict.UNKNOWN, "it does not tell whose it is"
-    return judge.holder(f"{path}/{text}", int(text), Marker(None, record.get("host", ""), since), local)
+    return judge.holder(path, pid, Marker(pid, record.get("host", ""), since), local)
 
 
 _MESSAGE_LOCK = ".lock"

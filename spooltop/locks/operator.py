@@ -29,7 +29,7 @@ from spooltop.backends.journal.log_store import LogStore, with_above
 from spooltop.backends.journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Time, Told
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
-from spooltop.engine.tickets import file_tickets, freshen_next, parse_file_ticket
+from spooltop.engine.tickets import FileTicket, file_tickets, freshen_next, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
@@ -38,6 +38,7 @@ from .lock_files import (
     KIND,
     Judge,
     LockFiles,
+    Marker,
     existing_lock,
     folder_closed,
     message_locks,
@@ -254,14 +255,6 @@ def _row_of(lock: Lock) -> Row:
     )  # fmt: skip
 
 
-def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
-    """The lock in words, in the list of a plan and in the log."""
-    if lock.kind == "ticket":
-        return f"ticket {int(name.partition('.')[0])} of pid {pid} in {escape(lock.path)}"
-    of = f" of pid {pid}" if pid is not None else f" on {escape(element)}" if element else ""
-    return f"soft lock {escape(lock.path)}{of}"
-
-
 
 class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
     """Implements ``model.backend.Operator`` for the locks in ``path`` and, unless they are there alone, in its parent directory:
@@ -299,12 +292,20 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         why, forceable = blocked_by(lock, request.at, self._options.stale_after)
         if why and not (forceable and request.force):
             return Refusal(row, why, forceable)
-        pin = self._pin_tickets if lock.kind == "ticket" else self._pin_soft
         above, name = os.path.split(lock.path)
         if lock.kind == "ticket" and lock.path == folders[0][0]:  # the target itself is the queue
             above, name = lock.path, ""
         try:
-            return pin(lock, next(one for one in folders if one[0] == above), name, row, forced=forceable)
+            folder = next(one for one in folders if one[0] == above)
+            if lock.kind == "ticket":
+                return [
+                    self._item(lock, row, folder, Marker(pid, None, 0, below=name, names=(ticket,)), forced=forceable)
+                    for _, ticket, pid in self._tickets_of(folder[1], name, forced=forceable)
+                ]
+            marker = read_marker(name, folder[1])
+            if marker is None:
+                raise Skipped("it was removed meanwhile, or is no lock any more")
+            return [self._item(lock, row, folder, marker.replace(names=marker.names or (name,)), forced=forceable)]
         except Skipped as error:
             why = str(error)
         except FileNotFoundError:
@@ -313,50 +314,41 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
             why = f"it cannot be seen: {error.strerror}"
         return Refusal(row, why)
 
-    def _pin_soft(self, lock: Lock, folder: tuple[str, int], name: str, row: Row, *, forced: bool) -> list[Item]:
-        """Pins a lock whose existence is the lock. Raises ``Skipped``, ``OSError``."""
-        marker = read_marker(name, folder[1])
-        if marker is None:
-            raise Skipped("it was removed meanwhile, or is no lock any more")
-        names = marker.names or (name,)
-        return [self._item(lock, row, folder, marker.below, names, marker.pid, element=marker.element, forced=forced)]
-
-    def _pin_tickets(self, lock: Lock, folder: tuple[str, int], path: str, row: Row, *, forced: bool) -> list[Item]:
-        """Pins the tickets of dead processes before the first of a running one: each would be the head next. By force only the
-        head. Raises ``Skipped``, ``OSError``."""
-        with opened_below(folder[1], path, self._files) as own:
+    def _tickets_of(self, folder: int, path: str, *, forced: bool) -> list[FileTicket]:
+        """The tickets of dead processes before the first of a running one: each would be the head next. By force only the head.
+        Raises ``Skipped``, ``OSError``."""
+        with opened_below(folder, path, self._files) as own:
             tickets = file_tickets(self._files.list(own))
         gone = itertools.takewhile(lambda ticket: self._processes.exists(ticket.pid) is False, tickets)
-        items = []
-        for number, name, pid in tickets[:1] if forced else gone:
-            ticket = row.replace(id=f"{escape(os.path.basename(lock.path))}/{number}", name=name)
-            items.append(self._item(lock, ticket, folder, path, (name,), pid, forced=forced))
-        if not items:
+        found = tickets[:1] if forced else list(gone)
+        if not found:
             raise Skipped("its head has gone by itself")
-        return items
+        return found
 
-    def _item(
-        self, lock: Lock, row: Row, folder: tuple[str, int], path: str, names: tuple[str, ...], pid: int | None, *,
-        element: str = "", forced: bool,
-    ) -> Item:  # fmt: skip
-        """Pins the files ``names`` in the directory ``path`` below ``folder`` (path, descriptor). Raises ``Skipped`` where this
-        user may not take them out of it, and ``OSError``."""
-        content, link = b"", ""
-        with opened_below(folder[1], path, self._files) as own:
-            found = self._files.stat(names[0], own)
+    def _item(self, lock: Lock, row: Row, folder: tuple[str, int], marker: Marker, *, forced: bool) -> Item:
+        """Pins the files of a lock in ``folder`` (path, descriptor), as ``marker`` names them. Raises ``Skipped`` where this user
+        may not take them out of it, and ``OSError``."""
+        content, link, name = b"", "", marker.names[0]
+        with opened_below(folder[1], marker.below, self._files) as own:
+            found = self._files.stat(name, own)
             if closed := folder_closed(own, "its directory", "unlock", self._path, lock.path, file=found):
                 raise Skipped(closed)
             if stat.S_ISLNK(found.st_mode):
-                link = os.readlink(names[0], dir_fd=own)
-            elif not element:
-                content = read_small(names[0], own, files=self._files, limit=CONTENT_MAX).data
+                link = os.readlink(name, dir_fd=own)
+            elif not marker.element:
+                content = read_small(name, own, files=self._files, limit=CONTENT_MAX).data
+        words, pid = f"soft lock {escape(lock.path)}", marker.pid
+        if ticket := parse_file_ticket(name) if lock.kind == "ticket" else None:
+            words = f"ticket {ticket.number} of pid {pid} in {escape(lock.path)}"
+            row = row.replace(id=f"{escape(os.path.basename(lock.path))}/{ticket.number}", name=name)
+        elif pid is not None or marker.element:
+            words += f" of pid {pid}" if pid is not None else f" on {escape(marker.element)}"
         record = LockRecord(
-            lock.path, os.path.realpath(folder[0]), path, names, content, link,
-            element, found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime,
-            _words_of(lock, names[0], pid, element),
+            lock.path, os.path.realpath(folder[0]), marker.below, marker.names, content, link, marker.element,
+            found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime, words,
         )  # fmt: skip
         ref = LockRef(record, pinned(found), folder_id(folder[1]), pid)
-        return RowItem(row, ref, lock.evidence if forced else "", record.words)
+        return RowItem(row, ref, lock.evidence if forced else "", words)
 
     def _became(self, item: Item, intent: LockRecord) -> str:
         return intent.path
@@ -466,7 +458,6 @@ def _folder_of(one: LockRecord, folders: list[tuple[str, int]]) -> int | None:
 
 
 def _notes(items: list[Item]) -> tuple[str, ...]:
-    tickets = sum(ref_of(item, LockRef).record.is_ticket for item in items)
-    if tickets and tickets == len(items):
-        return ("The next waiter then gets the lock.",)
-    return ("The next process that asks for it then gets it.",) if items else ()
+    tickets = all(ref_of(item, LockRef).record.is_ticket for item in items)
+    note = "The next waiter then gets the lock." if tickets else "The next process that asks for it then gets it."
+    return (note,) if items else ()
