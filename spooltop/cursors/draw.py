@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 
-from spooltop.cursors.model import Cursor, CursorSection
+from spooltop.cursors.model import Cursor, CursorSection, direction, pick
 from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
-from spooltop.model import Snapshot
+from spooltop.model import Item, Outcome, Result, Snapshot, age, duration, escape, program, same_json, since
 from spooltop.model import vocabulary as units
+from spooltop.model.query import Fields
 from spooltop.tui.draw.elements import (
     BLANK,
     Line,
@@ -59,15 +60,10 @@ _STAMPED = r"\[?\d"
 def verdict_words(cursor: Cursor) -> Line:
     """The verdict, highlighted where it is a problem, and its evidence on the same line."""
     loud = LOUD.get(cursor.verdict)
-    word = shown(cursor.verdict.upper() if loud else cursor.verdict)
-    evidence = shown(cursor.evidence)
-    rest = f": {evidence}" if evidence else ""
+    word, rest = shown(cursor.verdict.upper() if loud else cursor.verdict), shown(cursor.because)
     if cursor.verdict == "reverted" and cursor.reverts_recent:
         word += f" {'≥' if cursor.reverts_is_bound else ''}{cursor.reverts_recent}×"
-        words = evidence.removeprefix("reverted ")
-        rest = f": {words}" if words else ""
-    elif evidence.startswith(f"{cursor.verdict} "):  # "not advancing for 2h, every 60s before" contains its verdict
-        rest = evidence.removeprefix(cursor.verdict)
+        rest = rest and f":{rest.removeprefix(':')}"
     return join((loud or Style.NORMAL)(word), rest)
 
 
@@ -103,7 +99,7 @@ def _stand(cursor: Cursor, moment: Moment) -> str:
     bound = "at least " if cursor.moved_is_bound else ""
     every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
     if cursor.behind is not None:
-        every += f" · lag {_lag(cursor)}"
+        every += f" · lag {cursor.lag}"
     return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, moment.zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
@@ -287,16 +283,11 @@ def _writes(cursor: Cursor) -> str:
     return f"{cursor.writes:,}" + (f" ({cursor.reverts_recent:,} ↓)" if cursor.reverts_recent else "")
 
 
-def _lag(cursor: Cursor) -> str:
-    return "?" if cursor.behind is None else units.count(cursor.behind, complete=not cursor.behind_is_bound)
-
 
 def _row(cursor: Cursor, snapshot: Snapshot, width: int, moment: Moment, *, chosen: bool = False) -> Line:
     counted = _counted(snapshot.cursors)
-    age = None if cursor.moved_at is None else max(0.0, moment.now - cursor.moved_at)
-    moved = (units.at_least if cursor.moved_is_bound else units.age)(age)
-    last = _lag(cursor) if counted else _writes(cursor)
-    every = units.interval(cursor.every)
+    last, every = cursor.lag if counted else _writes(cursor), units.interval(cursor.every)
+    moved = cursor.moved(moment.now)
     cells = _cells(width, counted, safe(cursor.source), shown(cursor.shown), moved, every, last, clip_left)
     muted = snapshot.muted.get(cursor.source)
     mute = "" if muted is None else f" · muted to {_end(muted, moment)}"
@@ -315,30 +306,18 @@ def _end(at: float, moment: Moment) -> str:
 
 
 def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
-    """A title and one line per source, at most ``rows`` lines. Where not all fit, sources with problems come first."""
-    cursors = list(snapshot.cursors)
+    """A title and one line per source, at most ``rows`` lines. Where not all fit, those without problems are left out first."""
+    cursors, moment = snapshot.cursors, Moment(snapshot.taken_at)
     if not cursors or rows < 2:
         return []
-    hidden: list[Cursor] = []
-    if len(cursors) > rows - 1:
-        cursors, hidden = _fitting(cursors, max(1, rows - 2))
-    lines = [_title(snapshot, width), *(_row(one, snapshot, width, Moment(snapshot.taken_at)) for one in cursors)]
-    if hidden:
-        loud = sum(one.verdict in LOUD for one in hidden)
+    loud_first = sorted(range(len(cursors)), key=lambda place: cursors[place].verdict not in LOUD)
+    fit = len(cursors) if len(cursors) < rows else max(1, rows - 2)
+    lines = [_title(snapshot, width), *(_row(cursors[place], snapshot, width, moment) for place in sorted(loud_first[:fit]))]
+    if hidden := loud_first[fit:]:
+        loud = sum(cursors[place].verdict in LOUD for place in hidden)
         tail = f", {loud} of them with problems" if loud else ""
         lines.append(join(f"   {len(hidden)} more{tail}, ", Style.KEY("5"), " shows all"))
     return lines
-
-
-def _fitting(cursors: list[Cursor], most: int) -> tuple[list[Cursor], list[Cursor]]:
-    """Splits the cursors into those that are listed and those that do not fit. A cursor with a problem replaces one without; all
-    others keep their place, whatever their verdicts."""
-    listed, rest = cursors[:most], cursors[most:]
-    for place in reversed(range(len(listed))):
-        loud = next((one for one in rest if one.verdict in LOUD), None)
-        if loud is not None and listed[place].verdict not in LOUD:
-            rest[rest.index(loud)], listed[place] = listed[place], loud
-    return listed, rest
 
 
 def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *, chosen: int = 0) -> Lines:
@@ -361,3 +340,38 @@ def cursor_table(snapshot: Snapshot, width: int, height: int, moment: Moment, *,
     if below:
         lines += [BLANK, *cursor_detail(cursors[chosen], snapshot, width, below, moment, chosen=-1)]
     return lines
+
+
+def cursor_facts(cursor: Cursor, now: float) -> Fields:
+    """The facts that a filter finds. ``age`` is the time since it moved."""
+    source = escape(cursor.source)
+    age = since(cursor.moved_at, now)
+    texts = (source, escape(cursor.shown), cursor.verdict, cursor.verdict.upper(), cursor.evidence, escape(cursor.file))
+    return Fields(texts, (source,), source, age, verdict=cursor.verdict)
+
+
+def cursor_since(result: Result, was: Item, snapshot: Snapshot) -> tuple[str, ...]:
+    """Says whether the cursor still has the value that it was set to, and who overwrote it. Empty before the first look after
+    that."""
+    if snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
+        return ()
+    cursor = snapshot.cursor(was.id, was.name)
+    if cursor is None or cursor.verdict in ("missing", "unreadable"):
+        return (f"{escape(was.id)} cannot be read now: {cursor.evidence if cursor is not None else 'its file is gone'}",)
+    if same_json(cursor.value, was.value):
+        return (f"still {cursor.shown}: nobody has written over it for {age(snapshot.taken_at - result.finished_at)}",)
+    first = None
+    for write in cursor.history:  # newest first
+        if same_json(write.value, was.value):
+            break
+        first = write
+    step = direction(pick(was.value, cursor.field), pick(cursor.value, cursor.field))
+    after = "" if first is None else f" after {duration(max(0.0, first.at - result.finished_at))}"
+    writer = first.writer if first is not None else None
+    by = "" if writer is None else f" by {writer.pid} {escape(program(writer.command or ''))}".rstrip()
+    change = f"{cursor_text(was.value, cursor.field)} → {cursor.shown}"
+    if step == 1:
+        return (f"advanced{after}{by}: {change}",)
+    return (
+        f"OVERWRITTEN{after}{by}: {change}; a poller wrote back what it had read before: stop it, then set the cursor",
+    )

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from spooltop.model import Frozen, Json, JsonObject, LockHolder, escape
+from spooltop.model import Frozen, Json, JsonObject, LockHolder, age, at_least, count, escape, since
 
 # Cursors: their files as one look read them, the history of a source, and its verdict. All times are epoch seconds.
 
@@ -170,6 +170,22 @@ class Cursor(Frozen):
     """Number of messages that come after it; None where nobody counts them."""
     behind_is_bound: bool = False
     """True if there may be more."""
+
+    @property
+    def lag(self) -> str:
+        """Number of messages that come after it, with ``≥`` where there may be more."""
+        return "?" if self.behind is None else count(self.behind, complete=not self.behind_is_bound)
+
+    @property
+    def because(self) -> str:
+        """The evidence, as it follows the verdict: "not advancing for 2h, every 60s before" contains its verdict."""
+        if self.evidence.startswith(f"{self.verdict} "):
+            return self.evidence.removeprefix(self.verdict)
+        return f": {self.evidence}" if self.evidence else ""
+
+    def moved(self, now: float) -> str:
+        """The age of its last move."""
+        return (at_least if self.moved_is_bound else age)(since(self.moved_at, now))
 
 
 def cursors_by_key(cursors: Sequence[Cursor]) -> dict[str, Cursor]:

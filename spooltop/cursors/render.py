@@ -8,7 +8,7 @@ from typing import Any
 
 from spooltop.cli.render.as_json import holder, members
 from spooltop.cli.render.as_text import date, loud
-from spooltop.model import Snapshot, age, at_least, cells, count, escape, printable, since
+from spooltop.model import Snapshot, cells, escape, printable, since
 
 from .model import Cursor, CursorSection, cursors_by_key
 
@@ -72,24 +72,12 @@ def cursor_lines(snapshot: Snapshot) -> Iterator[str]:
     second = max(second, len(names[1]))
     yield f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"
     for source, value, one in shown:
-        moved = (at_least if one.moved_is_bound else age)(since(one.moved_at, now))
         yield (
-            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}"
-            f"{f'{_lag(one):>8}' if counted else ''}  "
-            f"{loud(one.verdict)}{_because(one)}"
+            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {one.moved(now):>6}"
+            f"{f'{one.lag:>8}' if counted else ''}  "
+            f"{loud(one.verdict)}{printable(one.because)}"
             f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
     for file in snapshot.observation.cursors:
         if file.left_out:
             yield f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched"
-
-
-def _lag(one: Cursor) -> str:
-    """Number of messages that come after a cursor, with ``≥`` where there may be more."""
-    return "?" if one.behind is None else count(one.behind, complete=not one.behind_is_bound)
-
-
-def _because(one: Cursor) -> str:
-    if one.evidence.startswith(f"{one.verdict} "):  # it says its verdict itself
-        return printable(one.evidence.removeprefix(one.verdict))
-    return f": {printable(one.evidence)}" if one.evidence else ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from spooltop.model import Lock, LockHolder, Snapshot, program
+from spooltop.model import Lock, LockHolder, Snapshot, escape, program, since
 from spooltop.model import vocabulary as units
+from spooltop.model.query import Fields
 from spooltop.tui.draw.elements import (
     BLANK,
     Ends,
@@ -57,6 +58,18 @@ def ranked(snapshot: Snapshot) -> tuple[Lock, ...]:
         return 0 if lock.path in snapshot.lock_problems else {"stale": 1, "free": 3}.get(lock.verdict, 2)
 
     return tuple(sorted(snapshot.observation.locks, key=rank))
+
+
+def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
+    """The facts that a filter finds. ``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids``
+    are its holders and waiters."""
+    parties = (*lock.holders, *lock.waiters)
+    commands = (escape(one.command or "") for one in parties)
+    texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
+    return Fields(
+        texts, (escape(lock.path),), age=since(lock.taken_at, now),
+        pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
+    )  # fmt: skip
 
 
 def _verdict(lock: Lock, snapshot: Snapshot) -> Span:
@@ -146,7 +159,7 @@ def locks_used(snapshot: Snapshot) -> Line:
 def _block(lock: Lock, snapshot: Snapshot, width: int, *, chosen: bool) -> Lines:
     verdict = _verdict(lock, snapshot)
     head = join(Style.KEY("▌" if chosen else " "), verdict.style(pad(verdict.text, _INDENT - 1)))
-    return [join(head, _path(lock, max(8, width - _INDENT - 2))), *lock_facts(lock, width, snapshot.taken_at)]
+    return [join(head, _path(lock, max(8, width - _INDENT - 2))), *_evidence(lock, width, snapshot.taken_at)]
 
 
 def _path(lock: Lock, room: int) -> Line:
@@ -154,7 +167,7 @@ def _path(lock: Lock, room: int) -> Line:
     return Style.STRONG(clip_left(safe(lock.path), room - len(kind))), Style.DIM(kind)
 
 
-def lock_facts(lock: Lock, width: int, now: float) -> Lines:
+def _evidence(lock: Lock, width: int, now: float) -> Lines:
     """The evidence for a lock's verdict, its holders and its waiters."""
     alone = lock.verdict == "stale" and lock.kind == "soft" and "lease" not in lock.evidence
     facts = [("", shown(lock.evidence) + (_STALE if alone else ""))] if lock.evidence else []
@@ -195,7 +208,7 @@ def lock_panels(snapshot: Snapshot, width: int, height: int, *, chosen: int) -> 
     lock = locks[within(chosen, len(locks))]
 
     def facts(width: int, rows: int) -> Lines:
-        return [join(" ", _path(lock, width - 2)), *lock_facts(lock, width, snapshot.taken_at)]
+        return [join(" ", _path(lock, width - 2)), *_evidence(lock, width, snapshot.taken_at)]
 
     first = [
         Section(title, partial(lock_lines, snapshot, chosen=chosen), 4),

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from spooltop.errors import UsageError
 
-from .vocabulary import Box, Frozen, Lock, Row, Verdict, escape, parse_age, since
+from .vocabulary import Box, Frozen, Row, Verdict, escape, parse_age
 
 if TYPE_CHECKING:
-    from spooltop.cursors.model import Cursor
 
     from .plan import OperationRecord
     from .snapshot import ConsumerRow
@@ -123,25 +122,6 @@ class Fields(Frozen):
 
 Facts: TypeAlias = MessageFacts | Fields
 """Anything that a filter can be applied to. ``age`` is in seconds; ``pids`` and ``verdict`` are empty if there are none."""
-
-
-def cursor_facts(cursor: Cursor, now: float) -> Fields:
-    """``age`` is the time since it moved."""
-    source = escape(cursor.source)
-    age = since(cursor.moved_at, now)
-    texts = (source, escape(cursor.shown), cursor.verdict, cursor.verdict.upper(), cursor.evidence, escape(cursor.file))
-    return Fields(texts, (source,), source, age, verdict=cursor.verdict)
-
-
-def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
-    """``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids`` are its holders and waiters."""
-    parties = (*lock.holders, *lock.waiters)
-    commands = (escape(one.command or "") for one in parties)
-    texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
-    return Fields(
-        texts, (escape(lock.path),), age=since(lock.taken_at, now),
-        pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
-    )  # fmt: skip
 
 
 def consumer_facts(consumer: ConsumerRow, now: float) -> Fields:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spooltop.cursors.draw import cursor_facts
 from spooltop.cursors.model import Cursor
 from spooltop.errors import UsageError
+from spooltop.locks.draw import lock_facts
 from spooltop.model.plan import OperationRecord
-from spooltop.model.query import Words, cursor_facts, lock_facts, operation_facts, parse
+from spooltop.model.query import Words, operation_facts, parse
 from spooltop.model.vocabulary import Action, Box, Lock, LockHolder, Owner, Row, Verdict, escape
 from tests.clock import NOW
 

@@ -13,6 +13,7 @@ from textual.events import Key
 from textual.message import Message
 
 from spooltop.cursors.draw import cursor_detail, cursor_table
+from spooltop.cursors.form import SetCursorScreen
 from spooltop.errors import SpooltopError
 from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, escape, escape_text
@@ -57,7 +58,7 @@ from ..messages import (
 from ..threads import deliver
 from ..widgets import LinesView, VirtualList
 from .base import ALWAYS, LineEdit, ListScreen, Session, footer_line, tab_line
-from .changes import InjectScreen, OperationsScreen, SaveScreen, SetCursorScreen
+from .changes import InjectScreen, OperationsScreen, SaveScreen
 from .follow import FollowScreen, HoldersScreen
 from .main_state import FORMATS, MainState
 from .plan import PlanScreen

@@ -10,9 +10,10 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from spooltop.cursors.draw import cursor_facts
 from spooltop.cursors.model import VERDICTS as CURSOR_VERDICTS
 from spooltop.cursors.model import Cursor
-from spooltop.locks.draw import ranked
+from spooltop.locks.draw import lock_facts, ranked
 from spooltop.model import FIRST_SORT, ConsumerList, ConsumerRow, KeptView, ListQuery, Snapshot, Sort
 from spooltop.model import query as filters
 from spooltop.model.vocabulary import Box, Clock, Lock, Row, Verdict
@@ -182,10 +183,10 @@ class MainState(Struct):
             return snapshot
         wanted, now = self.parse(self.filter), self.now
         if self.root is View.CURSORS:
-            cursors = tuple(one for one in snapshot.cursors if wanted.holds(filters.cursor_facts(one, now)))
+            cursors = tuple(one for one in snapshot.cursors if wanted.holds(cursor_facts(one, now)))
             return snapshot.replace(cursors=cursors)
         locks = snapshot.observation.locks
-        left = tuple(one for one in locks if wanted.holds(filters.lock_facts(one, snapshot.lock_verdict(one), now)))
+        left = tuple(one for one in locks if wanted.holds(lock_facts(one, snapshot.lock_verdict(one), now)))
         return snapshot.replace(observation=snapshot.observation.replace(locks=left))
 
     @property

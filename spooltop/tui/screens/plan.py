@@ -14,10 +14,9 @@ from textual.app import ComposeResult
 from textual.events import Key
 from textual.message import Message
 
-from spooltop.cursors.model import direction, pick
-from spooltop.cursors.model import shown as cursor_text
+from spooltop.cursors.draw import cursor_since
 from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, Snapshot, TrackedMessage
+from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, TrackedMessage
 from spooltop.model.vocabulary import (
     ASIDE,
     PAST,
@@ -32,9 +31,7 @@ from spooltop.model.vocabulary import (
     escape,
     parse_rate,
     printable,
-    program,
     rate_limit,
-    same_json,
     size,
 )
 from spooltop.operate.operations import effect_of, holds_poison, poison_words, shell_lines
@@ -189,31 +186,6 @@ FOLLOWED_AT_MOST = 1_000
 """Maximum number of messages that are followed."""
 
 
-def cursor_since(result: Result, was: Item, snapshot: Snapshot) -> tuple[str, ...]:
-    """Says whether the cursor still has the value that it was set to, and who overwrote it. Empty before the first look after
-    that."""
-    if snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
-        return ()
-    cursor = snapshot.cursor(was.id, was.name)
-    if cursor is None or cursor.verdict in ("missing", "unreadable"):
-        return (f"{escape(was.id)} cannot be read now: {cursor.evidence if cursor is not None else 'its file is gone'}",)
-    if same_json(cursor.value, was.value):
-        return (f"still {cursor.shown}: nobody has written over it for {age(snapshot.taken_at - result.finished_at)}",)
-    first = None
-    for write in cursor.history:  # newest first
-        if same_json(write.value, was.value):
-            break
-        first = write
-    step = direction(pick(was.value, cursor.field), pick(cursor.value, cursor.field))
-    after = "" if first is None else f" after {duration(max(0.0, first.at - result.finished_at))}"
-    writer = first.writer if first is not None else None
-    by = "" if writer is None else f" by {writer.pid} {escape(program(writer.command or ''))}".rstrip()
-    change = f"{cursor_text(was.value, cursor.field)} → {cursor.shown}"
-    if step == 1:
-        return (f"advanced{after}{by}: {change}",)
-    return (
-        f"OVERWRITTEN{after}{by}: {change}; a poller wrote back what it had read before: stop it, then set the cursor",
-    )
 
 
 def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str]) -> tuple[str, ...]:
