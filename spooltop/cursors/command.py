@@ -25,16 +25,8 @@ def cursors(args: Arguments) -> int:
         raise UsageError("--file, --type, --force, --yes and --dry-run go with --set", advice="--set SOURCE=VALUE")
     if asked and args.watch is not None:
         raise UsageError(f"--watch and --{asked[0]} together", advice="one at a time")
-    if args.set is not None:
-        return _set(args)
-    if args.mute is not None:
-        return _mute(args)
-    if args.unmute is not None:
-        return _unmute(args)
-    return _listed(args)
-
-
-def _listed(args: Arguments) -> int:
+    if asked:
+        return {"set": _set, "mute": _mute, "unmute": _unmute}[asked[0]](args)
     snapshot = answered(watched(args, args.path, progress=True), args.path)
     lines = cursor_lines(snapshot) if snapshot.cursors else ["no cursors here"]
     args.terminal.show(cursors_json(snapshot), lines)

@@ -95,7 +95,7 @@ def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
 
 
 def _stand(cursor: Cursor, moment: Moment) -> str:
-    moved = None if cursor.moved_at is None else max(0.0, moment.now - cursor.moved_at)
+    moved = since(cursor.moved_at, moment.now)
     bound = "at least " if cursor.moved_is_bound else ""
     every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
     if cursor.behind is not None:

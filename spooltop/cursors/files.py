@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
@@ -425,7 +425,6 @@ class CursorWatcher(_Listener):
             self._untaken -= sum(len(one.data) for one in versions)
             return versions
 
-
     def close(self) -> None:
         super().close()
         for key in list(self._folders):
@@ -485,7 +484,7 @@ class CursorWatcher(_Listener):
                 data = os.read(self._fd, _READ)
             except BlockingIOError:
                 return
-            written: dict[tuple[int, str], int] = {}
+            written = Counter[tuple[int, str]]()
             for event in in_order(data):
                 if event.lost:
                     for file in [file for one in self._folders.values() for file in one.files.values()]:
@@ -495,8 +494,7 @@ class CursorWatcher(_Listener):
                 if folder is None or not event.name:
                     continue
                 if (event.made or event.closed) and folder.reads(event.name):
-                    key = (event.watch, event.name)
-                    written[key] = written.get(key, 0) + event.moved
+                    written[event.watch, event.name] += event.moved  # 0: it was written in place
                     continue
                 self._foreign += 1
                 if event.made and event.name.endswith(".json"):
@@ -507,31 +505,21 @@ class CursorWatcher(_Listener):
                 ):  # fmt: skip
                     folder.shared.add(event.name)
             for (watch, name), writes in written.items():
-                self._written(self._watches[watch], name, writes)
-
-    def _written(self, folder: _Folder, name: str, writes: int) -> None:
-        """Counts the files that were moved to this name (0: it was written in place), and reads the last of them if it still
-        exists."""
-        self._event_seen = True
-        file = folder.files.setdefault(name, _File())
-        if self._untaken >= _UNTAKEN:
-            file.unread += writes
-            return
-        self._read(folder, name, file, writes)
+                self._event_seen = True
+                file = self._watches[watch].files.setdefault(name, _File())
+                if self._untaken < _UNTAKEN:
+                    self._read(self._watches[watch], name, file, writes)
+                else:
+                    file.unread += writes
 
     def _read_if_changed(self, folder: _Folder, name: str, file: _File) -> None:
         """Reads a file that was written before its event arrived, or without any event: in place, by a file that is still open.
         """
-        try:
-            found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            file.last = None
-            return
-        except OSError:
-            found = None
-        if found is None or file.last is None or file.last[0] != _state(found):
-            self._read(folder, name, file, 0)
-            file.reported = False
+        with suppress(OSError):
+            if file.last is not None and file.last[0] == _state(os.stat(name, dir_fd=folder.fd, follow_symlinks=False)):
+                return
+        self._read(folder, name, file, 0)
+        file.reported = False
 
     def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
         """Reads the present content after ``writes`` events. If it is the same as before, the events belong to it or to what
@@ -620,11 +608,8 @@ class WriterWatch(_Listener):
         except OSError as error:
             raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
         try:
-            folder = os.open(path, _FOLDER)
-            try:
+            with closing(REAL_FILES, os.open(path, _FOLDER)) as folder:
                 self.follow(folder)
-            finally:
-                os.close(folder)
         except OSError as error:
             self.close()
             why = f"its file system does not tell who writes ({error.strerror})"

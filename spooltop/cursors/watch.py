@@ -592,12 +592,9 @@ class CursorWatch(FeatureRules):
     def plan_options(self, action: Action, options: JsonObject) -> JsonObject:
         if action is not Action.SET_CURSOR or "highest" in options:
             return options
-        source, file = options.get("source"), options.get("file")
-        for path, known in list(self._files.items()):
-            history = known.histories.get(source) if isinstance(source, str) else None
-            if history is not None and file in (None, path):
-                return options if history.top is None else {**options, "highest": history.top}
-        return options
+        files = [known for path, known in list(self._files.items()) if options.get("file") in (None, path)]
+        history = next(filter(None, (known.histories.get(str(options.get("source"))) for known in files)), None)
+        return options if history is None or history.top is None else {**options, "highest": history.top}
 
     def _room(self) -> int:
         """Most writes that may be kept of each source."""

@@ -449,12 +449,12 @@ class LockFiles:
 
     def look(
         self,
-        folders: Sequence[tuple[str, int, Mount | None]],
+        folders: Sequence[tuple[str, int]],
         table: Callable[[], LockTable],
         boxes: Mapping[str, tuple[str, ...]],
     ) -> tuple[Lock, ...]:
-        """The locks in ``folders``: (path as shown, descriptor, its mount). ``table`` is called only where there is a
-        lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""
+        """The locks in ``folders``: (path as shown, descriptor). ``table`` is called only where there is a lock file. ``boxes``
+        are those of the folders that hold messages, with the names of the locks in them."""
         now = self._world.monotonic()
         if self._looked is not None and now - self._looked < _LOOKED_FOR and not self._tickets:
             return self._last
@@ -463,9 +463,10 @@ class LockFiles:
         before, self._since = self._since, {}
         known: LockTable | None = None
         files: set[tuple[int, int]] = set()
-        for path, fd, mount in folders:
+        for path, fd in folders:
             names = boxes[path] if path in boxes else self._names.of(path, fd)
-            local = bool(names) and is_local(mount_of(fd))
+            mount = mount_of(fd) if names else None
+            local = is_local(mount)
             for name in names:
                 whole = os.path.join(path, name)
                 try:
@@ -491,7 +492,7 @@ class LockFiles:
                 found += [lock] if lock is not None else []
         self._kernel_locked &= files
         if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
-            path, fd, _ = folders[0]
+            path, fd = folders[0]
             queue = ticket_queue(path, ".", fd, self._judge, is_local(mount_of(fd)))
             found[:0] = [queue] if queue is not None else []
         self._last = tuple(_orphaned(found))

@@ -374,11 +374,10 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
 
     def _look(self, folders: list[tuple[str, int]]) -> tuple[Lock, ...]:
         """Looks for all locks, as the view shows them."""
-        known = [(path, fd, mount_of(fd)) for path, fd in folders]
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
         boxes = {path: message_locks(["/".join(found)]) for path, found in names.items()}
         locks = LockFiles(self._world, tickets=self._options.layout == "tickets")
-        return locks.look(known, lambda: read_table(self._processes), boxes)
+        return locks.look(folders, lambda: read_table(self._processes), boxes)
 
     def _change(self, item: Item, intent: LockRecord, stop: Stop) -> None:
         one, ref = intent, ref_of(item, LockRef)

@@ -6,7 +6,7 @@ It writes nothing. A change event is a reason to look; the scan is the truth. Wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -67,11 +67,9 @@ class _FolderReader:
             if opened is not None:
                 opened.close()
 
-    def _locks(
-        self, folders: Iterable[OpenFolder], mount: Mount | None, within: Mapping[str, tuple[str, ...]]
-    ) -> tuple[Lock, ...]:
+    def _locks(self, folders: Sequence[OpenFolder], within: Mapping[str, tuple[str, ...]]) -> tuple[Lock, ...]:
         """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
-        return self._lock_files.look([(path, fd, mount) for path, fd in folders], self._world.lock_table, within)
+        return self._lock_files.look(folders, self._world.lock_table, within)
 
     def _locks_used(self, folders: list[OpenFolder], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
         """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
@@ -206,7 +204,7 @@ class DirectoryReader(_FolderReader):
             flow=flow,
             disk=disk_of(dirs.root, mount, dirs),
             cursors=cursors,
-            locks=self._locks([*folders, *opened.values()], mount, within),
+            locks=self._locks([*folders, *opened.values()], within),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
             suppressed=counters.total(counts, counters.DUPLICATE),
@@ -378,11 +376,10 @@ class StandaloneReader(_FolderReader):
         self._in_full = [(os.path.normpath(path), self._root), (os.path.normpath(os.path.join(path, "..")), self._above)]
 
     def see(self, *, rescan: bool = False) -> Observation:
-        mount = mount_of(self._root)
         folders = self._folders
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
             folders = [*folders, self._in_full[1]]
-        locks = self._locks(folders, mount, {})
+        locks = self._locks(folders, {})
         cursors = self._cursors(self._folders) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)
         now = self._world.clock()
@@ -393,7 +390,7 @@ class StandaloneReader(_FolderReader):
             taken_at=now,
             complete=not any(one.left_out for one in cursors),
             boxes={box: BoxState(box, count=None, error=f"{self._layout} alone", as_of=now) for box in LIVE},
-            disk=disk_of(self._root, mount),
+            disk=disk_of(self._root, mount_of(self._root)),
             cursors=cursors,
             locks=locks,
             locks_had=locks_had,
