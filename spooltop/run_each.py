@@ -45,15 +45,21 @@ class _Call(threading.Thread, Generic[R]):
             self._error = error
         _running.discard(self)
 
-    def hangs(self, patience: float) -> bool:
-        """Waits until the call has ended (False), or its thread has used no processor for ``patience`` seconds."""
+    def hangs(self, patience: float, longest: float = math.inf, step: Callable[[], int] = int) -> bool:
+        """Waits until the call has ended (False), its thread has used no processor for ``patience`` seconds, or ``step`` has
+        returned the same for ``longest``."""
         used, since = -1.0, time.monotonic()
+        place, began = step(), since
         while self.is_alive():
             self.join(min(_BEAT, patience))
             now = time.monotonic()
+            if (at := step()) != place:
+                place, began = at, now
             if (spent := self._used()) != used:
                 used, since = spent, now
             elif now - since >= patience:
+                return self.is_alive()
+            if now - began >= longest:
                 return self.is_alive()
         return False
 
@@ -98,25 +104,30 @@ def is_thread_left() -> bool:
     return bool(_running)
 
 
-def run_each(things: Sequence[T], call: Callable[[T], R], patience: float, *, at_once: bool = False) -> list[R | None]:
+def run_each(
+    things: Sequence[T], call: Callable[[T], R], patience: float, *, at_once: bool = False, longest: float = math.inf
+) -> list[R | None]:  # fmt: skip
     """Returns the result of ``call`` for each, None where it hung for ``patience`` seconds. ``call`` must not raise.
 
     One thread makes all calls, one after the other. A call that hangs keeps that thread, and another one goes on with the rest
-    meanwhile; what takes long and goes on is waited for. With ``at_once``, for calls that wait, each has a thread of its own, and
-    all of them have ``patience`` seconds.
+    meanwhile; what takes long and goes on is waited for, unless it takes ``longest`` seconds. With ``at_once``, for calls that
+    wait, each has a thread of its own, and all of them have ``patience`` seconds.
     """
     results: list[R | None] = [None] * len(things)
     left = iter([*enumerate(things)])
+    taken = -1
 
     def run() -> None:
+        nonlocal taken
         for place, thing in left:
+            taken = place
             results[place] = call(thing)
 
     running: list[_Call[None]] = [_Call(run) for _ in things] if at_once else []
     more = bool(things) and not at_once
     while more:
         running.append(_Call(run))
-        more = running[-1].hangs(patience * _STALLED)
+        more = running[-1].hangs(patience * _STALLED, longest, lambda: taken)
     end = time.monotonic() + patience
     for one in running:
         one.join(max(0.0, end - time.monotonic()))

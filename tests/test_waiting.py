@@ -46,6 +46,22 @@ def test_a_stalled_call_is_waited_for_beside_the_rest() -> None:
     assert seen[:3] == [1, 2, 3]
 
 
+def test_the_rest_does_not_wait_for_a_call_that_works_for_long() -> None:
+    seen: list[int] = []
+    rest = threading.Event()
+
+    def call(number: int) -> int:
+        while number == 0 and not rest.is_set():
+            sum(range(1000))
+        seen.append(number)
+        if number == 2:
+            rest.set()
+        return number
+
+    assert run_each(range(3), call, 30.0, longest=0.05) == [0, 1, 2]
+    assert seen == [1, 2, 0]
+
+
 def test_a_watched_call_raises_as_the_call_does_and_is_waited_for_while_it_works() -> None:
     def work() -> int:
         begun = time.thread_time()

@@ -9,8 +9,9 @@ The data flow of the watch, from the directories to the view:
    directories). Only then, and from time to time, it looks again: a consumer that dies changes no directory.
 3. Each step leaves a frozen ``Glance``. ``glances`` returns them all, and ``wake`` tells the view that some are new.
 
-A step may hang for ever. It then keeps its thread, and another one goes on with the rest (``run_each``). Looks are rarer the more
-they cost together, so that at rest all of them take a share of a core that does not depend on the number of targets.
+A step may take long, or hang for ever. It then keeps its thread, and another one goes on with the rest (``run_each``). Looks are
+rarer the more they cost together, so that at rest all of them take a share of a core that does not depend on the number of
+targets.
 """
 
 from __future__ import annotations
@@ -187,6 +188,8 @@ _CALM = 5.0
 """Multiple of all times while another screen is in front."""
 _PATIENCE = 1.0
 """Seconds that the next steps wait for one that hangs."""
+_LONGEST = 0.5
+"""Seconds that the others wait for a step that goes on."""
 _SILENT = 5.0
 """Seconds after which a target is said not to answer."""
 _TICK = 0.25
@@ -318,7 +321,7 @@ class SpoolsWatch(Struct, eq=False):
                 due = sorted((one for one in idle if one.due <= now), key=lambda one: one.due)
                 if not due:
                     self._changed.wait(max(0.0, min((one.due for one in idle), default=now + self.every) - now))
-            run_each(due, self._take, _PATIENCE)
+            run_each(due, self._take, _PATIENCE, longest=_LONGEST)
 
     def _take(self, one: _Watched) -> None:
         """Makes the next step of a target, unless it is over."""
@@ -379,7 +382,7 @@ class SpoolsWatch(Struct, eq=False):
     def _close(self, one: _Watched) -> None:
         control, one.control = one.control, None
         if control is not None:
-            with suppress(SpooltopError, OSError):  # the others are looked at all the same
+            with suppress(Exception):  # the others are looked at all the same
                 control.close()
 
     def _show(self, one: _Watched, glance: Glance) -> None:

@@ -555,6 +555,32 @@ def test_each_that_hangs_keeps_its_thread_and_another_goes_on_with_the_rest(spoo
         until(lambda: threads() == ["glances", "spools"])
 
 
+def test_one_that_takes_long_keeps_no_other_back(spools: list[str]) -> None:
+    others_seen = threading.Event()
+
+    def glancing(target: str) -> Control:
+        while target == spools[0] and not others_seen.is_set():
+            sum(range(1000))
+        return opened(target)
+
+    with watching(spools, glancing=glancing) as watch:
+        try:
+            until(lambda: all(one.snapshot is not None for one in watch.glances()[1:]))
+        finally:
+            others_seen.set()
+        until(lambda: seen(watch, spools[0]).snapshot is not None)
+
+
+def test_one_that_cannot_be_looked_at_nor_closed_keeps_no_other_back(spools: list[str]) -> None:
+    broken = MagicMock(**{"look.side_effect": ZeroDivisionError("oh"), "close.side_effect": ZeroDivisionError("no")})
+    with watching(spools, glancing=lambda target: broken if target == spools[0] else opened(target)) as watch:
+        until(lambda: "please report" in seen(watch, spools[0]).says)
+        until(lambda: seen(watch, spools[2]).snapshot is not None)
+        with Spool(spools[2], durable=False) as queue:
+            queue.put(b"x")
+        until(lambda: seen(watch, spools[2]).count(Box.NEW) == 1)
+
+
 def test_new_targets_are_found_and_gone_ones_leave_also_where_few_may_stay_open(spools: list[str], tmp_path: Path) -> None:
     found = spools[:2]
     with watching(spools[:2], find=lambda: found, most_open=1) as watch:
