@@ -253,9 +253,11 @@ class Terminal:
         """Prints what is wrong and what to do: one line ``spooltop: …``, wrapped between words on a terminal."""
         line = f"spooltop: {printable(text)}"
         if self.stderr.isatty():
-            import textwrap  # only for an error on a terminal
+            import shutil  # these two load the modules of five archive formats, for an error on a terminal
+            import textwrap
 
-            line = textwrap.fill(line, max(20, self.error_width), break_long_words=False, break_on_hyphens=False)
+            width = self.columns or shutil.get_terminal_size((self.error_width, 24)).columns  # COLUMNS first
+            line = textwrap.fill(line, max(20, width), break_long_words=False, break_on_hyphens=False)
         self.err(line)
 
     def ask(self, question: str) -> str:

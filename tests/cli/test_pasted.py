@@ -75,11 +75,13 @@ def test_no_command_in_any_text_forces_or_confirms() -> None:
     assert all(examples) and not re.search("--(yes|force)", "\n".join(examples))
 
 
+@pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_an_error_breaks_between_words_on_a_terminal_only(columns: int) -> None:
+def test_an_error_breaks_between_words_on_a_terminal_only(columns: int, asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns if asked else 1000))
     text = "the spool is not there, and /a/rather/long/path/that-has-dashes/in/it is not a spool either; " * 2
     narrow = Stream(tty=True)
-    Terminal(Stream(), Stream(), narrow, {"TERM": "xterm"}, columns=columns).error(text)
+    Terminal(Stream(), Stream(), narrow, {"TERM": "xterm"}, columns=None if asked else columns).error(text)
     lines = narrow.written.splitlines()
     assert len(lines) > 1 and " ".join(lines) == f"spooltop: {text}".strip()
     assert all(len(line) <= max(columns, 45) for line in lines)
