@@ -225,8 +225,8 @@ class QueueDirs(Closing):
         self._name = self.own_name.removeprefix("../")
         self._own: int | None = None
         self._above: int | None = None
-        self._kept: dict[str, int] = {}
-        """Descriptors of directories by location, that of the latest lookup last."""
+        self._kept: dict[str, tuple[int, os.stat_result]] = {}
+        """Descriptors of directories and what they are, by location, that of the latest lookup last."""
         self._touched: dict[str, bool] = {}
         """Directories by location, in which a name was made (False) or lost since they were synced, the latest last."""
         self.root = files.open_dir(path, follow=True)
@@ -277,8 +277,8 @@ class QueueDirs(Closing):
             if (own := self.private_dir(create=create)) is None:
                 raise FileNotFoundError(2, os.strerror(2), self._name)
             return own
-        fd = self._kept.pop(location, None)
-        if fd is None:
+        kept = self._kept.pop(location, None)
+        if kept is None:
             at, name = self.parent(location, create=create)
             try:
                 fd = self.files.open_dir(name, at)
@@ -288,17 +288,34 @@ class QueueDirs(Closing):
                 make_dir(self.files, name, at, self.files.fstat(at), durable=False)
                 self.touched(location)
                 fd = self.files.open_dir(name, at)
-            if self.files.fstat(fd).st_dev != self.owner_model.st_dev:
+            try:
+                kept = fd, self.files.fstat(fd)
+            except BaseException:
+                self.files.close(fd)
+                raise
+            if kept[1].st_dev != self.owner_model.st_dev:
                 self.keeps_order = False
-        self._kept[location] = fd
+        self._kept[location] = kept
         if len(self._kept) > _KEPT_AT_MOST:
-            self.files.close(self._kept.pop(next(iter(self._kept))))
-        return fd
+            self.files.close(self._kept.pop(next(iter(self._kept)))[0])
+        return kept[0]
+
+    def renew(self, location: str) -> None:
+        """Closes the directories on the way to ``location`` in the queue that its program, or somebody else, has moved or removed
+        since they were opened: what is done there would not be done in the queue. Raises ``OSError``."""
+        folder = location.rpartition("/")[0]
+        if folder == "" or is_aside(location):
+            return
+        self.renew(folder)
+        if (kept := self._kept.get(folder)) is not None:
+            found = self.status(folder)
+            if found is None or not os.path.samestat(found, kept[1]):
+                self.forget(folder)
 
     def forget(self, location: str) -> None:
         """Closes the directory at ``location`` and those in it: it was moved or removed, and another may come there."""
         inside = [folder for folder in self._kept if f"{folder}/".startswith(f"{location}/")]
-        close_all(self.files, [self._kept.pop(folder) for folder in inside])
+        close_all(self.files, [self._kept.pop(folder)[0] for folder in inside])
 
     def touched(self, location: str, *, lost: bool = False) -> None:
         """Notes for ``sync_touched`` that a name was made at ``location``, or ``lost`` there."""
@@ -331,7 +348,8 @@ class QueueDirs(Closing):
 
     def close(self) -> None:
         """Closes all descriptors; a second call does nothing."""
-        fds = [fd for fd in (*self._kept.values(), self._own, self._above, self.root) if fd is not None and fd >= 0]
+        kept = (fd for fd, _ in self._kept.values())
+        fds = [fd for fd in (*kept, self._own, self._above, self.root) if fd is not None and fd >= 0]
         self._own = self._above = None
         self._kept.clear()
         self.root = -1

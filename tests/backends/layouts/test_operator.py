@@ -286,6 +286,23 @@ def test_nothing_is_changed_through_a_link(jobs: LayoutWorld, tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["wait-1.state"] and (tmp_path / "wait-1.state").read_text() == "queued:1"
 
 
+def test_nothing_is_done_in_a_directory_that_was_moved_meanwhile(jobs: LayoutWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files may be the ones that were pinned; the queue's program does not look there."""
+    jobs.do(Action.HOLD, NEW)
+    run, calls = Performer.run, itertools.count()
+
+    def then_moved(performer: Performer, *args: Any) -> None:
+        run(performer, *args)
+        if next(calls) == 0:
+            (jobs.path / "queue").rename(jobs.path / "moved away")
+            (jobs.path / "queue").mkdir()
+
+    monkeypatch.setattr(Performer, "run", then_moved)
+    _, result = jobs.do(Action.RELEASE, HELD)
+    assert outcomes(result) == [("done", "")] * 2
+    assert [len([*(jobs.path / folder).glob("*.msg")]) for folder in ("moved away", "queue")] == [1, 1]
+
+
 def test_a_lock_without_its_element_is_stale_and_one_whose_element_came_back_is_not(memory: Path) -> None:
     with LayoutWorld(memory, "dirq-simple") as world, world.control() as control:
         element = world.path / "6b00e590/6b00e5b7c2149f"

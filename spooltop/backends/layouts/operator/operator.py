@@ -564,6 +564,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         path = self._layout.lock
         if not path:
             return nullcontext()
+        dirs.renew(path)
         at, name = dirs.parent(path)
         fd = dirs.files.reopen(name, at)
         skipped = Skipped(f"{escape(path)} has been locked by its program for {self._patience:.0f} s")

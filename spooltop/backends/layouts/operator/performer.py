@@ -259,6 +259,8 @@ class Performer:
             self._poke(path)
             self._done.append(change)
             return
+        for location in filter(None, (path, to)):
+            self._dirs.renew(location)
         found = self._check(path)
         if found is None and verb not in (Verb.MKDIR, Verb.WRITE):
             raise Skipped(self._gone(path))
@@ -323,8 +325,6 @@ class Performer:
                 self.message = to
         elif verb in (Verb.UNLINK, Verb.RMDIR, Verb.DELETE):
             self._pins.pop(path, None)
-        if verb in (Verb.MOVE, Verb.RMDIR, Verb.DELETE):
-            self._dirs.forget(path)
         if verb not in (Verb.RMDIR, Verb.DELETE):
             self._pin(to or path)
         self._pin_above(path)
@@ -332,6 +332,8 @@ class Performer:
             self._dirs.touched(to if verb in (Verb.MOVE, Verb.LINK) else path)
         if verb is Verb.MOVE:
             self._dirs.touched(path, lost=True)
+        if verb in (Verb.MOVE, Verb.RMDIR, Verb.DELETE):
+            self._dirs.forget(path)  # last, as a descriptor may fail to close
 
     def _check(self, location: str) -> os.stat_result | None:
         """Checks that the file at ``location`` is the one that was pinned, and returns its status. Raises ``Skipped``."""
