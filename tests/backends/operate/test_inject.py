@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,16 @@ def test_messages_come_whole_under_the_ids_that_the_result_names(world: SpoolWor
     assert (world.path / "new" / result.items[0].name).stat().st_size == 100_000
     _, result = world.do(Action.INJECT, NONE, count=1001, text="one after a whole batch")
     assert result.count(Outcome.DONE) == len(world.names(Box.NEW)) - 4 == 1001
+
+
+def test_whoever_may_read_new_may_read_them(world: SpoolWorld) -> None:
+    (world.path / "new").chmod(0o770)
+    before = os.umask(0o077)  # says nothing: a consumer of the group has to read them
+    try:
+        _, result = world.do(Action.INJECT, NONE, text="hello")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((world.path / "new" / result.items[0].name).stat().st_mode) == 0o660
 
 
 def test_what_stands_in_braces_is_filled_in_for_each_and_all_other_braces_stay(world: SpoolWorld) -> None:

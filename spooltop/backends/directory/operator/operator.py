@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from spooltop.engine import names, presence
+from spooltop.engine.atomic import write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import PutUnknown, Unreadable, UsageError
@@ -79,6 +80,7 @@ class _Backwards:
         owners = tokens_of_claims([one.source.name if one.source else "" for one in made]) if restored else tokens
         groups: dict[tuple[str, str], Group] = {}
         meta = None if run.meta is None else plain_meta(run.meta)
+        way = Way(Box.TRASH) if back is None else Way(*back, meta=meta)  # for all that keep their names: may be a million
         evidence = "to the trash" if back is None else f"back to {back[0]}"
         for one, name, token, owner in zip(made, names, tokens, owners, strict=True):
             verdict, cleared = self._holder(owner) if restored else (None, False)
@@ -96,7 +98,7 @@ class _Backwards:
                     box, folder, here, token=token or None, verdict=verdict, evidence=evidence, goes_back=True
                 )
             message, to = message_of(name, 0, known, found), one.source  # None: it was put
-            message.way = Way(Box.TRASH) if to is None else Way(to.box, to.folder, to.name, meta)
+            message.way = way if to is None or to.name == name else way.replace(suffix=to.name)
             self.items.append(message)
 
     @cached_property
@@ -495,10 +497,11 @@ def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome
     ``tmp``."""
     from spooltop.engine.producer import TmpWriter  # few need it
 
-    ino = 0
+    ino, like = 0, dirs.owner_model
     try:
         writer = TmpWriter(dirs)
-        ino = writer.write(name, data, True, False) or 0
+        # For everyone who may read what is in new, whatever the umask: who tests a spool is not always who works on it.
+        ino = write_new(dirs.files, dirs.box(Box.TMP), name, data, like, like.st_mode & 0o664, locked=True)
         writer.deliver(name, ino, keep=False)
     except PutUnknown as error:
         return MoveOutcome(place, Outcome.FAILED, f"put, but: {error.what}", True, ino)
