@@ -95,11 +95,18 @@ def open_path(files: Files, path: str) -> int:
         return files.open_dir(path, follow=True)
     except FileNotFoundError:
         above, name = os.path.split(path)
-    with closing_fd(files, open_path(files, above)) as parent:
-        with suppress(FileExistsError):  # made meanwhile
-            files.mkdir(name, parent, 0o700)
-            files.sync_dir(parent)
-        return files.open_dir(name, parent)
+    opened = -1
+    try:
+        with closing_fd(files, open_path(files, above)) as parent:
+            with suppress(FileExistsError):  # made meanwhile
+                files.mkdir(name, parent, 0o700)
+                files.sync_dir(parent)
+            opened = files.open_dir(name, parent)
+    except OSError:
+        if opened >= 0:
+            files.close(opened)
+        raise
+    return opened
 
 
 @contextmanager

@@ -6,9 +6,11 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from spooltop.backends.journal.log_store import LogFiles, open_path
 from spooltop.model.plan import BATCH, Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
@@ -158,3 +160,16 @@ def test_an_interrupted_batch_is_repaired_however_many_parts_have_begun_since(
     assert len(journals(small)) == 4
     hold(small, "e")
     assert not held.exists() and small.names(Box.NEW) == ["a", "f"]
+
+
+def test_a_directory_for_logs_leaves_nothing_open_where_it_cannot_be_made(tmp_path: Path) -> None:
+    class Failing(LogFiles):
+        def close(self, fd: int) -> None:
+            super().close(fd)
+            if os.path.isdir(tmp_path / "a" / "b"):
+                raise OSError(errno.EIO, "cannot be closed")
+
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="cannot be closed"):
+        open_path(Failing(), str(tmp_path / "a" / "b"))
+    assert os.listdir("/proc/self/fd") == before
