@@ -305,6 +305,8 @@ def gather(
         except (ValueError, RecursionError) as error:
             bad.append(str(error))
             continue
+        if not operation.startswith(begins) and not (intent.undoes or "").startswith(begins):
+            continue  # no line of ours: its head did not say so
         logged = found.setdefault(operation, LoggedOperation(intent, trusted))
         logged.first = intent
         _, later = logged.steps.get(step, (None, None))

@@ -119,6 +119,12 @@ def test_a_line_with_a_value_that_it_cannot_have_is_left_out(world: SpoolWorld, 
     assert [record.open for record in records(world)] == ([] if place == 0 else [bool(forged)])
 
 
+def test_an_operation_is_found_before_others_whose_lines_are_spaced_otherwise(world: SpoolWorld) -> None:
+    operations = [held(world) for _ in range(2)]
+    journal(world).write_text("".join(json.dumps(json.loads(line)) + "\n" for line in lines(world)))
+    assert [[one.operation for one in records(world, begins=one, most=1)] for one in operations] == [[one] for one in operations]
+
+
 def test_a_result_that_says_to_have_tried_billions_is_not_counted_one_by_one(world: SpoolWorld) -> None:
     held(world)
     intent, result = (json.loads(line) for line in lines(world))

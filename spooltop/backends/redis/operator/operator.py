@@ -767,8 +767,8 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
         return GroupChooser(self._server, state, self._judged, request).choose()
 
     def perform(self, plan: Plan, stop: Stop = lambda: False) -> Batches:
-        """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
-        that batch was not done. What was sent and not answered is in the results, and raises ``Unavailable`` after them."""
+        """Raises ``Refused`` on a replica, ``AuditFailed``, and what the server refuses: then that batch was not done. What was
+        sent and not answered is in the results, and raises ``Unavailable`` after them."""
         check_master(self._server)
         if plan.undoes is not None:
             self._settle(plan.undoes)
