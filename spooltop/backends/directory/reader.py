@@ -343,6 +343,7 @@ class DirectoryReader(_FolderReader):
         why = f"{self.path} is missing" if isinstance(problem, FileNotFoundError) else str(problem.strerror)
         self._scans, self._judged, self._state = {}, JudgedRows(), ()
         self._generation += 1
+        self._judge.boot_clock.look()  # nothing is judged here, which would
         capabilities = Capabilities.nothing(why)
         return Observation(
             self.path, self._options.layout, now, False,

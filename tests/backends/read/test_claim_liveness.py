@@ -93,6 +93,15 @@ def test_a_step_of_the_clock_makes_nobody_dead(spool: Path, opened: Opened, step
         assert observation.clock_jumped == pytest.approx(step) and observation.claims[0].verdict is ALIVE
 
 
+def test_a_step_of_the_clock_is_told_while_the_spool_is_missing(spool: Path, opened: Opened) -> None:
+    table = FakeProcesses()
+    control = opened(spool, processes=table)
+    see(control)
+    spool.rename(spool.with_name("away"))
+    table.offset += 3_600
+    assert see(control).clock_jumped == pytest.approx(3_600)
+
+
 def test_a_clock_set_back_while_watching_makes_nobody_dead(spool: Path, opened: Opened) -> None:
     """By the clock of before, its owner was started after the claim."""
     table = FakeProcesses()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -49,6 +50,17 @@ def test_a_file_that_does_not_parse_says_why(look: Look, spool: Path, data: byte
         (spool / "draft").replace(spool / "cursors.json")
         (source,) = look()
         assert (source.error, source.sections is None) == (expected, bool(expected))
+
+
+@pytest.mark.parametrize("name", ["cursors.json", "cursors/imessage.json"])
+def test_the_lock_of_a_file_is_the_one_that_the_engine_takes(look: Look, spool: Path, name: str) -> None:
+    (spool / "cursors").mkdir()
+    with CursorFile(spool / name) as file:
+        file.advance("imessage", 1)
+    with (spool / name).with_name(".cursors.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (source,) = look()
+    assert [one.pid for one in source.lock_holders] == [os.getpid()]
 
 
 def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look(tmp_path: Path) -> None:
