@@ -35,7 +35,6 @@ from .history import (
     revert_words,
     suspected_writers,
     undecided,
-    usual_interval,
     writers_of,
 )
 
@@ -82,6 +81,7 @@ class WatchedFile:
         self._field = fields
         self._room = room
         self._stamp: Hashable = None
+        self._previous = self._looked_at = self._read_at = 0.0
         self._content = 0
         """A hash of its content that changes with each section separately."""
         self._contents: deque[int] = deque(maxlen=_STATES)
@@ -95,11 +95,13 @@ class WatchedFile:
         """Takes one look at ``now``. Never raises for the content of the file."""
         self.source = source.replace(sections=None, journal=(), earlier=())
         self.away_since = None
+        self._previous, self._looked_at = self._looked_at, now
         self._note_temp_files(source, now)
         lines = list(source.journal)
         self.journaled = self.journaled or bool(lines)
+        own = self._lines_of(source, lines)
         for version in source.earlier:
-            self._take(version, lines, version.read_at or now)
+            self._take(version, next(own), lines, version.read_at or now)
         if source.sections is None:
             self.error = source.error or "does not parse"
             return
@@ -107,7 +109,7 @@ class WatchedFile:
         self.left_out, self.cut = source.left_out, source.cut
         same = source.stamp == self._stamp and source.sections == self.sections
         if not same or lines:
-            self._take(source, lines, max(now, source.read_at or now), same=same, newest=True)
+            self._take(source, next(own), lines, max(now, source.read_at or now), same=same, newest=True)
         self.good_at, self._stamp = now, source.stamp
 
     def _note_temp_files(self, source: CursorSource, now: float) -> None:
@@ -128,30 +130,40 @@ class WatchedFile:
         """Counts the writes since ``since`` (epoch seconds) that were not read."""
         return sum(many for at, many in self._unread if at >= since)
 
-    def _line_about(self, after: JsonObject, lines: list[CursorWrite]) -> CursorWrite | None:
-        """Returns the line of the journal that describes exactly the change from the present content to ``after``."""
-        for line in lines:
-            key = partial(key_of, field=self._field(line.source))
-            if line.source in self.sections and line.source in after:
-                old, new = self.sections[line.source], after[line.source]
-                if key(old) == key(line.old) != key(line.new) == key(new):
-                    return line
-        return None
+    def _lines_of(self, source: CursorSource, lines: list[CursorWrite]) -> Iterator[CursorWrite | None]:
+        """Returns for each version the line of the journal that describes exactly its change. Removes all of them from ``lines``
+        first: none is about a write before an earlier version, which was not read."""
+        found: list[CursorWrite | None] = []
+        before = self.sections
+        for version in (*source.earlier, source):
+            after = version.sections or {}
+            known = version.unread is not None and self.good_at is not None
+            one = next((line for line in lines if known and self._is_about(line, before, after)), None)
+            if one is not None:
+                lines.remove(one)
+            found.append(one)
+            before = after
+        return iter(found)
+
+    def _is_about(self, line: CursorWrite, before: JsonObject, after: JsonObject) -> bool:
+        name, key = line.source, partial(key_of, field=self._field(line.source))
+        if name not in before or name not in after:
+            return False
+        return key(before[name]) == key(line.old) != key(line.new) == key(after[name])
 
     def _take(
-        self, version: CursorSource, lines: list[CursorWrite], now: float, *, same: bool = False, newest: bool = False
-    ) -> None:
-        """Takes one version of the file, which was read at ``now``, and removes those of the ``lines`` of the journal that it
-        uses. ``same``: it is the version of the previous look; ``newest``: all lines are about it or earlier versions.
+        self, version: CursorSource, own: CursorWrite | None, lines: list[CursorWrite], now: float, *, same: bool = False,
+        newest: bool = False,
+    ) -> None:  # fmt: skip
+        """Takes one version of the file, which was read at ``now``. ``own`` is the line of the journal about its change; of the
+        ``lines`` about no version it removes those that it uses. ``same``: it is the version of the previous look; ``newest``:
+        all lines are about it or earlier versions.
         """
         first = self.good_at is None
         at = self._written_at(version.mtime, now)
         before, after = self.sections, version.sections or {}
         noted: set[str] = set()
         unread = version.unread
-        own = None if unread is None or first else self._line_about(after, lines)
-        if own is not None:
-            lines.remove(own)  # first: it is not about a write before, which was not read
         if unread is None or first or same:
             noted = self._take_lines(after, lines, now, known=unread is not None and not first)
         elif lines:
@@ -199,7 +211,7 @@ class WatchedFile:
         for name in self.histories:
             if name not in after:
                 self.gone_since.setdefault(name, at if not first else now)
-        self.sections, self.good_at = after, now
+        self.sections, self._read_at, self.good_at = after, now, now
         self._forget_gone()
         if newest and lines and self._take_lines(after, lines, now, known=True):
             for name, value in after.items():
@@ -262,7 +274,7 @@ class WatchedFile:
 
     def _written_at(self, mtime: float, now: float) -> float:
         """Returns the file's own time of writing if it is plausible, else when it was seen."""
-        earliest = 0.0 if self.good_at is None else self.good_at - 1.0
+        earliest = 0.0 if self.good_at is None else min(self._previous, self._read_at) - 1.0
         return mtime if earliest < mtime <= now else now
 
 
@@ -390,7 +402,8 @@ class PollHistory:
             return verdict, evidence
         last = self._polls[-1]
         silent = max(0.0, now - last.at)
-        every = usual_interval([poll.at for poll in self._polls])
+        gaps = sorted(later.at - one.at for one, later in itertools.pairwise(self._polls) if later.at > one.at)
+        every = gaps[len(gaps) // 2] if len(gaps) >= 2 else None
         over = silent > (3 * every + 2.0 if every is not None else _FRESH)
         if (same := self.same_start) > 1:
             words = f"its poll log found new ones {same}× from the same start {escape(last.start)}, last {age(silent)} ago"

@@ -384,3 +384,26 @@ def test_the_sources_gone_longest_are_forgotten_at_a_cost_that_grows_with_their_
     names = {cursor.source for cursor in cursors}
     assert names == {f"2-{number}" for number in range(1_000, 1_500)} | {f"3-{number}" for number in range(1_500)}
     assert asked < 500_000
+
+
+def test_a_line_about_a_version_is_not_taken_for_a_write_before_another() -> None:
+    observer, disk = Observer(), CursorDisk()
+    disk.put(0, {"a": 1, "b": 1})
+    observer.add(look(0.3, cursors=(disk.read(unread=0),)))
+    disk.put(1, {"a": 3})
+    earlier = disk.read(unread=1, read_at=T0 + 1)  # a: 2, which was not read, is not in the journal
+    disk.put(1.5, {"b": 2})
+    line = CursorWrite(T0 + 1.5, "b", 1, 2, LockHolder(1))
+    cursors = observer.add(look(2, cursors=(disk.read(unread=0, earlier=(earlier,), journal=(line,)),))).cursors
+    b = next(cursor for cursor in cursors if cursor.source == "b")
+    assert [(write.value, write.back, write.journaled) for write in b.history] == [(2, False, True), (1, False, False)]
+    assert b.writes_unread == 1
+
+
+def test_a_file_that_was_made_before_a_look_and_published_after_it_has_its_own_time() -> None:
+    observer, disk = Observer(), CursorDisk()
+    for at, seen, value in ((0, 0.3, 1), (0, 10, 1), (5, 12, 2)):
+        if disk.sections != {"a": value}:
+            disk.put(at, {"a": value})
+        [a] = observer.add(look(seen, cursors=(disk.read(),))).cursors
+    assert a.moved_at == T0 + 5
