@@ -366,7 +366,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         with ExitStack() as stack:
             folders = stack.enter_context(with_above(self._path, self._files, above=self._options.shows_above))
             root = folders[0][1]
-            for box in LIVE:
+            for box in LIVE if self._options.layout != "tickets" else ():
                 with suppress(OSError):  # no box, or closed to us: the view shows nothing of it either
                     fd = stack.enter_context(closing(self._files, self._files.open_dir(box.value, root)))
                     folders.append((os.path.join(self._path, box.value), fd))
