@@ -289,7 +289,8 @@ def has_view(view: str) -> Condition:
 
 
 def has_problem_rows(context: CommandContext) -> Reason:
-    return "no problems detected so far" if context.view is View.OVERVIEW and not context.snapshot.problems else None
+    looked = context.view is View.OVERVIEW and context.snapshot is not NOTHING_SEEN
+    return "no problems detected so far" if looked and not context.snapshot.problems else None
 
 
 def openable(context: CommandContext) -> Reason:

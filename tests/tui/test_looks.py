@@ -102,3 +102,17 @@ async def test_a_screen_that_was_left_leaves_nothing_behind_of_what_it_had_drawn
             await driver.walk(("question_mark", "more lines"), ("q", "no problems detected"))
             counts.append(drawn())
         assert counts[-1] <= counts[0]
+
+
+async def test_before_the_first_look_nothing_is_said_to_be_absent() -> None:
+    control = FakeControl()
+    control.hang.clear()
+    async with dashboard(control) as driver:
+        await driver.until(control.entered.is_set, "a look that hangs")
+        await driver.press("exclamation_mark")
+        text = await driver.see("looking for the first time…")
+        assert "no problems" not in text
+        control.hang.set()
+        await driver.see("no problems detected (watched for")
+        await driver.press("escape", "exclamation_mark")
+        await driver.see("no problems detected so far")

@@ -95,6 +95,14 @@ async def test_only_the_first_button_counts() -> None:
         await driver.until(lambda: driver.control.planned, "the plan")
 
 
+async def test_a_click_on_the_titles_sorts_by_the_nearest_that_can_be_sorted_by() -> None:
+    async with dashboard(FakeControl([claim(1)])) as driver:
+        await driver.walk(("3", "Claims 1", "sorted by verdict"))
+        for words, column in (("owner", "tries"), ("evidence", "message"), ("held", "held")):
+            await driver.click(*driver.place(words))
+            await driver.see(f"sorted by {column}")
+
+
 async def test_a_click_chooses_a_lock_and_another_one_opens_it() -> None:
     fake = FakeControl()
     fake.locks = (a_lock(), replace(a_lock(), path="/var/spool/memex/leader.lock"))

@@ -5,6 +5,7 @@ cut at the left. One module, because a message is told in the words of its row."
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -345,6 +346,19 @@ def sort_at(columns: Sequence[Column], x: int) -> str:
         if x < edge:
             return column.sort
     return ""
+
+
+def nearest_sort(columns: Sequence[Column], x: int) -> str:
+    """The sort of the column whose title is nearest to cell ``x``, of those that can be sorted by; "" where there is none."""
+    found = [(math.inf, "")]
+    edge = MARGIN
+    for column in columns:
+        text = column.padded(column.title)
+        first, last = edge + text_width(text) - text_width(text.lstrip()), edge + text_width(text.rstrip()) - 1
+        if column.sort:
+            found.append((max(first - x, x - last), column.sort))
+        edge += column.width + column.gap
+    return min(found)[1]
 
 
 UNMARKED, MARKED = Style.MARKED(" "), Style.MARKED("*")

@@ -35,8 +35,8 @@ from ..draw.lists import (
     list_header,
     list_width,
     message_lines,
+    nearest_sort,
     row_line,
-    sort_at,
     title_line,
 )
 from ..draw.panels import LISTS_WIDE, below_list, beside_list, overview, rows_below
@@ -196,20 +196,22 @@ class MainScreen(ListScreen):
         return [head, title_line(columns, chosen.sort)]
 
     def column_at(self, x: int) -> str | None:
-        """The sort column whose title is at cell ``x`` of the list; None where there is none."""
+        """The sort column whose title is nearest to cell ``x`` of the list; None where nothing can be sorted."""
         state = self.state
-        if state.front not in SORTED or state.snapshot.observation.is_mail:
+        if state.front not in SORTED or state.snapshot is NOTHING_SEEN or state.snapshot.observation.is_mail:
             return None
         times = state.moment.times
         if state.box is None:
-            return sort_at(fitting(columns_of(state.consumer_list), list_width(self.window_size[0]), times=times), x) or None
-        return sort_at(columns_for(state.box, self.rows.size.width, times=times), x) or None
+            columns = fitting(columns_of(state.consumer_list), list_width(self.window_size[0]), times=times)
+        else:
+            columns = columns_for(state.box, self.rows.size.width, times=times)
+        return nearest_sort(columns, x) or None
 
     def _why_empty(self) -> str:
         """The text in place of the rows of an empty list."""
         state = self.state
         chosen, box, snapshot = state.here, state.box, state.snapshot
-        if box is None or state.page is None:
+        if box is None or snapshot is NOTHING_SEEN or state.page is None:
             return "…"
         held = snapshot.observation.boxes.get(box)
         if held is not None and held.error:
@@ -256,7 +258,7 @@ class MainScreen(ListScreen):
         state = self.state
         snapshot, moment, chosen = state.snapshot, state.moment, state.place(context.rows)
         if snapshot is NOTHING_SEEN or state.root is View.OVERVIEW:
-            if state.all_problems:
+            if state.all_problems and snapshot is not NOTHING_SEEN:
                 return problem_lines(snapshot, width, height, chosen=chosen)
             return overview(snapshot, state.log.newest(moment.now), width, height, moment, chosen=chosen)
         if context.view is View.MESSAGE:
