@@ -767,7 +767,7 @@ class CursorFiles:
             del versions[0]  # a new watch of the folder begins with what is there
         if not versions:
             if known is not None and (versions is not None or known[0][0] == _state(found)):
-                return known[1]
+                return known[1].replace(lock_holders=holders(found, fd))
             now = read_version(name, fd, self._clock(), handles=self._writers is not None)
             if now is None:
                 return None

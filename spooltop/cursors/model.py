@@ -34,7 +34,7 @@ class CursorSource(Frozen):
 
     ``sections`` is source → value; None if it does not parse (``error`` says why). ``shared`` is False for one file per source.
     ``mtime`` is when it was written by the file's own time; ``stamp`` changes whenever the content may have. ``lock_holders`` are
-    those that held its lock when it was read. ``in_file`` is False on a server: there ``path`` is a name, and nobody looks for
+    those that held its lock at this look. ``in_file`` is False on a server: there ``path`` is a name, and nobody looks for
     locks and writers.
     """
 

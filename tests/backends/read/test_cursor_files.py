@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.world import System
 from spooltop.control import open_control
 from spooltop.cursors import files as cursor_files
 from spooltop.cursors.model import CursorSource
 from spooltop.engine import CursorFile
 from spooltop.engine.system import files
+from spooltop.engine.system.files import REAL_FILES, closing
+from spooltop.model import LockHolder
 
 from .conftest import Opened
 
@@ -61,6 +64,16 @@ def test_the_lock_of_a_file_is_the_one_that_the_engine_takes(look: Look, spool: 
         fcntl.flock(lock, fcntl.LOCK_EX)
         (source,) = look()
     assert [one.pid for one in source.lock_holders] == [os.getpid()]
+
+
+def test_a_lock_is_held_for_as_long_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "cursors.json").write_text('{"imessage": 1}')
+    sources, held = cursor_files.CursorFiles(System()), [LockHolder(7)]
+    with closing(REAL_FILES, os.open(tmp_path, os.O_RDONLY)) as fd:
+        for _ in range(2):
+            (source,) = sources.look([(str(tmp_path), fd)], lambda *_: tuple(held))
+            assert source.lock_holders == tuple(held)
+            held.clear()  # the file stays as it is
 
 
 def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look(tmp_path: Path) -> None:
