@@ -241,11 +241,23 @@ def _with_filter(kept: KeptView, form: Callable[[str], str]) -> KeptView:
     return kept.replace(last_filter=form(kept.last_filter)[:LONGEST_FILTER])
 
 
+def _view_read(view: Any) -> Any:
+    """A view as it is written now: an order was the word ``-column`` once, without the sign if ascending."""
+    match view:
+        case {"sorts": dict(sorts)}:
+            read = {
+                box: {"column": one.removeprefix("-"), "descending": one.startswith("-")} if isinstance(one, str) else one
+                for box, one in sorts.items()
+            }
+            return view | {"sorts": read}
+    return view
+
+
 def _read_views(folder: int) -> dict[str, KeptView]:
     """Reads and parses the file; a target that is not understood is left out."""
     found: dict[str, KeptView] = {}
     with suppress(OSError, MsgspecError, RecursionError):
         for path, view in json.decode(read_small(_VIEWS, folder, limit=_CAP).data, type=_Views).targets.items():
             with suppress(MsgspecError, ValueError):
-                found[unescape(path)] = _with_filter(convert(view, KeptView), unescape)
+                found[unescape(path)] = _with_filter(convert(_view_read(view), KeptView), unescape)
     return found

@@ -178,6 +178,13 @@ def test_views_that_cannot_be_read_are_ignored_and_replaced(world: CursorWorld, 
         assert control.kept_view() == KeptView() and control.keep_view(VIEW) and control.kept_view() == VIEW
 
 
+def test_an_order_that_was_kept_as_a_word_is_still_read(world: CursorWorld, folder: Path) -> None:
+    data = b'{"schema": 1, "targets": {"/x": {"view": "claims", "sorts": {"cur": "size", "new": "-held"}}}}'
+    (folder / "views.json").write_bytes(data.replace(b"/x", os.fsencode(world.path)))
+    with world.control() as control:
+        assert control.kept_view() == KeptView("claims", {"cur": Sort("size", False), "new": Sort("held")})
+
+
 def test_a_link_or_a_fifo_in_its_place_is_not_followed(world: CursorWorld, folder: Path) -> None:
     with world.control() as control:
         control.keep_view(VIEW)
