@@ -306,16 +306,21 @@ def _end(at: float, moment: Moment) -> str:
 
 
 def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
-    """A title and one line per source, at most ``rows`` lines. Where not all fit, those without problems are left out first."""
+    """A title and one line per source, at most ``rows`` lines. Where not all fit, a source with a problem takes the place of one
+    without; all others keep theirs."""
     cursors, moment = snapshot.cursors, Moment(snapshot.taken_at)
     if not cursors or rows < 2:
         return []
-    loud_first = sorted(range(len(cursors)), key=lambda place: cursors[place].verdict not in LOUD)
     fit = len(cursors) if len(cursors) < rows else max(1, rows - 2)
-    lines = [_title(snapshot, width), *(_row(cursors[place], snapshot, width, moment) for place in sorted(loud_first[:fit]))]
-    if hidden := loud_first[fit:]:
-        loud = sum(cursors[place].verdict in LOUD for place in hidden)
-        tail = f", {loud} of them with problems" if loud else ""
+    listed, hidden = list(cursors[:fit]), list(cursors[fit:])
+    for place in reversed(range(fit)):
+        loud = next((at for at, one in enumerate(hidden) if one.verdict in LOUD), None)
+        if loud is not None and listed[place].verdict not in LOUD:
+            listed[place], hidden[loud] = hidden[loud], listed[place]
+    lines = [_title(snapshot, width), *(_row(one, snapshot, width, moment) for one in listed)]
+    if hidden:
+        problems = sum(one.verdict in LOUD for one in hidden)
+        tail = f", {problems} of them with problems" if problems else ""
         lines.append(join(f"   {len(hidden)} more{tail}, ", Style.KEY("5"), " shows all"))
     return lines
 
