@@ -75,11 +75,14 @@ class StreamArrivals(ArrivalWatch):
         super().close()
 
     def _listen(self) -> None:
-        wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream, "$")
+        last: bytes | str = "$"  # only at first: what comes between two reads wakes too
+        wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream)
         while not self._stop.is_set():
             try:
                 with translated(self._address, "wait"), messages_expected():
-                    found = self._redis.execute_command(*wanted)
+                    found = self._redis.execute_command(*wanted, last)
+                    newest = self._redis.xrevrange(self._stream, count=1) if found else []
+                last = newest[0][0] if newest else "$" if found else last
             except SpooltopError:
                 self._stop.wait(LONGEST)
                 continue
