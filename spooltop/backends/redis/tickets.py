@@ -101,7 +101,8 @@ class RedisTickets:
         except SpooltopError as trouble:
             self._client.close()  # half an answer may be on its way
             wait, self._again = self._again, min(2 * self._again, _AGAIN_AT_MOST)
-            return (self._problem(trouble.what, failed=True),), wait
+            login = ": redis://USER:PASSWORD@HOST" if isinstance(trouble, Refused) else ""
+            return (self._problem(f"{trouble.what}{login}", failed=True),), wait
         self._again = _AGAIN
         return found, _LEAST
 
