@@ -85,6 +85,30 @@ def test_the_rights_of_the_help_are_enough_for_all_views(opened: Opened, jobs: A
     assert jobs.dump("jobs") == before and jobs.acl_log() == []  # the server was not asked for what it refuses
 
 
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_lists_are_the_same_without_scripts_but_for_claims(opened: Opened, jobs: Any, has_scripts: bool) -> None:
+    jobs.xadd(key("held"), {"data": "four", "source": "mail", "~id": "5-0", "~tries": "3", "~why": "no good"})
+    jobs.xadd("jobs", {"data": b"x" * 4_000_000, "source": "mail"})
+    with opened(READS if has_scripts else f"{READS} -eval_ro") as control:
+        control.look()
+        (row,) = control.listing(ListQuery(Box.HELD)).window(0, 9)
+        assert (row.id, row.size, row.source, row.attempt, row.reason) == ("5-0", 4, "mail", 3, "no good")
+        assert [(row.size, row.source) for row in control.listing(ListQuery(Box.NEW)).window(0, 9)][2:] == [
+            (2, "mail"), (4_000_000, "mail")
+        ]  # fmt: skip
+        jobs.config_resetstat()
+        control.look()
+        assert jobs.info("stats")["total_net_output_bytes"] < 50_000
+
+
+@pytest.mark.parametrize(
+    ("denied", "action"), [("get", Action.RESUME), ("pttl", Action.REQUEUE), ("hscan", Action.HOLD)], ids=str
+)
+def test_what_a_user_may_not_ask_is_not_taken_for_nothing(opened: Opened, denied: str, action: Action) -> None:
+    with opened(f"{CHANGES} -{denied}") as control, pytest.raises(Refused, match=f"may not run '{denied}'"):
+        control.plan(action, Selection(everything=action is not Action.RESUME))
+
+
 def test_a_server_that_wants_a_password_says_so_before_the_group_is_known(jobs: Any, socket: str) -> None:
     url = f"unix://{socket}#jobs"
     jobs.config_set("requirepass", "right")

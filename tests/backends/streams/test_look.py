@@ -180,6 +180,19 @@ def test_entries_that_are_large_or_of_many_fields_are_not_fetched_by_a_look(jobs
     assert control.read(row.key, 100).size > 300_000
 
 
+def test_large_messages_that_were_set_aside_are_read_once_and_hide_nothing_of_the_stream(jobs: Any, control: Control) -> None:
+    for box in ("rejected", "held", "trash"):
+        jobs.xadd(key(box), {"data": b"x" * 4_000_000, "~id": "5-0"})
+    see(control)
+    jobs.config_resetstat()
+    see(control)
+    assert "cmdstat_xrange" not in jobs.info("commandstats")
+    for _ in range(2):
+        add(jobs, 2)
+        take(jobs, "bob")
+        assert see(control).boxes[Box.NEW].oldest_at is not None
+
+
 def test_what_was_handed_back_and_is_passed_over_is_a_problem(jobs: Any, control: Control) -> None:
     put = jobs.time()[0] * 1000 - 200_000
     first, second = [jobs.xadd("jobs", {"data": "x"}, id=f"{put}-{number}") for number in range(2)]

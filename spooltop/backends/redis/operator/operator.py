@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
-from spooltop.errors import AnswerLost, NotASpool, SpooltopError, Unavailable, Unreadable, UsageError
+from spooltop.errors import AnswerLost, NotASpool, Refused, SpooltopError, Unavailable, Unreadable, UsageError
 from spooltop.model import RUNNING, Action, Box, Clock, Frozen, JsonObject, Owner, Row, Stop, Verdict, escape, json_object
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
@@ -283,6 +283,7 @@ def chosen_way(server: OperatorConnection, look: Look, *, asked: bool) -> Requeu
     ``OperatorConnection.answer``."""
     if asked:
         return RequeueMethod(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
+    _check_told(server, look, "leases", "processes of consumers")
     if any(one.lease is not None for one in look.consumers):
         return RequeueMethod(False, f"{_HANDED}: workers of spooltop take it first.")
     none = "no worker of spooltop is running in the group"
@@ -310,6 +311,12 @@ def chosen_way(server: OperatorConnection, look: Look, *, asked: bool) -> Requeu
             "too.",
         )
     return RequeueMethod(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
+
+
+def _check_told(server: OperatorConnection, look: Look, *facts: str) -> None:
+    """Raises ``Refused`` for a fact that this user may not ask for: what is not known is not taken for nothing."""
+    for why in filter(None, map(look.hidden.get, facts)):
+        raise Refused(why, path=server.address, advice="spooltop -h names the rights that this user needs")
 
 
 def _last_was_taken(server: OperatorConnection) -> str:
@@ -348,6 +355,7 @@ def pause_plan(server: OperatorConnection, look: Look, request: Request, user: s
     """Pins that the queue is not paused, or for RESUME the record of its pause. Raises ``UsageError`` for a reason that is too
     long."""
     now, reason, pauses = request.at, pause_reason(request.options), request.action is Action.PAUSE
+    _check_told(server, look, "a pause")
     found = None if look.paused is None else text_of(look.paused)
     if pauses is (found is not None):
         why = "it is not paused" if found is None else f"it is paused already, {pause_words(_pause(found, now), now)}"

@@ -14,7 +14,7 @@ from spooltop.model import ASIDE, Box, Frozen, Key, ListQuery, Owner, Row, Selec
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames
-from .server import DESCRIBED, SKIP, ZERO, Command, JudgedMember, checked_id, entry_time, id_order, is_denied, translate_errors
+from .server import DESCRIBED, SKIP, ZERO, Command, JudgedMember, checked_id, entry_time, id_order, no_script, translate_errors
 
 # Rows of lists: entries that wait, claims, and messages that were set aside.
 
@@ -46,11 +46,15 @@ def _described(
 ) -> PendingEntry:  # fmt: skip
     """Parses what the script DESCRIBED returns of an entry or a claim, or what the command itself does: then the fields of an
     entry are in place of ``consumer``."""
+    fields = fields_by_name(consumer if isinstance(consumer, list) else notes or [])
+    if isinstance(consumer, list):
+        own = sum(len(name) + len(value) for name, value in fields.items() if not name.startswith(b"~"))
+        size, source = len(fields[b"data"]) if b"data" in fields else own, fields.get(b"source")
     number, at = number_of(size), round(time() * 1000) if now is None else number_of(now)
     return PendingEntry(
         checked_id(id), text_of(consumer) if isinstance(consumer, bytes) else "", at - number_of(idle), number_of(deliveries),
         None if number < 0 else number, None if source is None else text_of(source), number == -1,
-        {text_of(name): text_of(value) for name, value in fields_by_name(notes or []).items()},
+        {text_of(name): text_of(value) for name, value in fields.items() if name.startswith(b"~")},
     )  # fmt: skip
 
 
@@ -148,7 +152,7 @@ class StreamFetcher(Struct):
         """Returns the answers to a script for each of some commands, or to the commands themselves."""
         if self._scripts:
             replies = self._ask(*(("EVAL_RO", script, 1, span[1], *words, *span) for span in spans))
-            if not any(map(is_denied, replies)):
+            if not any(map(no_script, replies)):
                 return replies
             self._scripts = False
         return self._ask(*spans)

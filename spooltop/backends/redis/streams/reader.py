@@ -300,6 +300,8 @@ def _row(one: JudgedMember, claims: Sequence[Row], now: float) -> ConsumerRow:
 
 _MOST = 24
 """Claims that a look reads, about 65 bytes each: all where there are no more."""
+_UNDELIVERED = "undelivered"
+"""Key of the answer that tells the first entry that was not delivered yet."""
 _CONSUMERS = 8
 """Consumers of one verdict whose claims are read then."""
 
@@ -446,14 +448,14 @@ class StreamReader:
 
     def _see_claims(self, look: Look, judged: Mapping[str, JudgedMember]) -> SeenClaims:
         """Reads the first claims of each verdict, and the oldest messages that wait. Raises ``Unavailable``."""
-        last, undelivered = look.group.last_delivered, look.first
+        kept, last, undelivered = self._looker.kept, look.group.last_delivered, look.first
         if undelivered is not None and id_order(undelivered) <= id_order(last):
-            undelivered = self._claims.undelivered
-            if look.fresh and id_order(last) < id_order(look.last):
-                undelivered, size = self._fetcher.first(id_after(last))
-                self._looker.rest(size)
-            if not undelivered or id_order(undelivered) <= id_order(last):
-                undelivered = None
+            undelivered = None
+            if id_order(look.last) > id_order(last):
+                if kept.due(_UNDELIVERED):
+                    kept.note(_UNDELIVERED, *self._fetcher.first(id_after(last)))
+                known = kept.answer(_UNDELIVERED)
+                undelivered = known if known and id_order(known) > id_order(last) else None
         wanted = [(name, 1) for name in (HANDED_BACK, LATER) if pending_of(look, name)] + _wanted(_holding(judged))
         spans = [self._fetcher.span(Box.CUR, "-", "+", most, name) for name, most in wanted]
         if look.group.pending:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from spooltop.errors import AnswerLost, NotASpool, Refused, SpooltopError, Unavailable
 from spooltop.model import Action, Box, Capabilities, Frozen, Owner, Verdict, age, escape
@@ -331,7 +331,7 @@ class StreamChanges:
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""
 _CHEAP = 250_000
-"""Bytes of entries that the server may read in a second for looks: it is asked for larger ones more rarely."""
+"""Bytes of an entry that the server may read in a second for a look: what asks for larger ones is asked more rarely."""
 _RAREST = 60.0
 _HASHED = 100
 """Consumers in one answer about their processes."""
@@ -389,7 +389,7 @@ class Look(Frozen):
 
     ``connected`` are the names of all connections, None where they cannot be asked for; ``connections`` are their ends, where the
     server sees those that this host sees: there is no proxy between. ``hidden`` are the facts that this user may not ask for,
-    each with the reason. ``fresh``: the server read the entries for it.
+    each with the reason.
     """
 
     now: float
@@ -406,7 +406,24 @@ class Look(Frozen):
     connected: frozenset[str] | None = None
     connections: frozenset[Connection] = frozenset()
     hidden: Mapping[str, str] = {}
-    fresh: bool = True
+
+
+class KeptAnswers(Struct):
+    """The last answers to questions for which the server reads an entry, by key. One about a large entry is kept for a while: in
+    the mean no look makes the server read more than ``_CHEAP`` bytes a second."""
+
+    _kept: dict[str, tuple[Any, float]] = {}
+
+    def due(self, key: str) -> bool:
+        """True if it is time to ask again."""
+        return key not in self._kept or monotonic() >= self._kept[key][1]
+
+    def note(self, key: str, answer: object, size: int = 0) -> None:
+        """Notes an answer about entries of ``size`` bytes."""
+        self._kept[key] = answer, monotonic() + (min(_RAREST, size / _CHEAP) if size > _CHEAP else 0.0)
+
+    def answer(self, key: str) -> Any:
+        return self._kept[key][0]
 
 
 class Looker(Struct):
@@ -416,23 +433,15 @@ class Looker(Struct):
     _names: StreamNames
     _facts: ServerFacts = ServerFacts()
     _facts_at: float = float("-inf")
-    _heads: list[Reply] = []
-    """The last answers to questions for which the server reads an entry."""
-    _heads_until: float = 0.0
-    _refused: Reply = None
-    """Error for a user who may not run scripts."""
+    _scripts: bool = True
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
+    """Answers for which the server reads an entry."""
     _hidden_facts: Mapping[str, str] = {}
     _known: tuple[str, ...] = ()
     """Consumers at the last look."""
     _clients: Reply = None
     _connected: frozenset[str] | None = None
     _connections: frozenset[Connection] = frozenset()
-
-    def rest(self, size: int) -> None:
-        """Notes that the server read entries of ``size`` bytes for this look. It reads no more than ``_CHEAP`` bytes a second in
-        the mean: what is known of large ones is kept for a while."""
-        if size > _CHEAP:
-            self._heads_until = max(self._heads_until, monotonic() + min(_RAREST, size / _CHEAP))
 
     def look(self) -> Look:
         """Looks once. Raises ``Unavailable``."""
@@ -444,51 +453,47 @@ class Looker(Struct):
             ("XINFO", "CONSUMERS", names.stream, names.group), ("HSCAN", names.consumers, 0, "COUNT", _HASHED),
             ("GET", names.paused), *(("XLEN", key) for key in sides),
         ]  # fmt: skip
-        fresh = monotonic() >= self._heads_until
-        firsts = (("EVAL_RO", SKIP, 1, key, "XRANGE", key, "-", "+", "COUNT", 1) for key in sides)
-        heads: list[Command] = [("EVAL_RO", STREAM, 1, names.stream), *firsts]
-        if not fresh or self._refused is not None:
-            heads = [("XINFO", "STREAM", names.stream)] if fresh else []
+        asked = [key for key in (names.stream, *sides) if self.kept.due(key)]
+        heads: list[Command] = [("EVAL_RO", SKIP, 1, key, "XRANGE", key, "-", "+", "COUNT", 1) for key in asked]
+        if names.stream in asked:
+            heads[0] = ("EVAL_RO", STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
         leases = [("PTTL", names.lease(name)) for name in self._known]
         facts: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)] if due else []
         replies = iter(self._server.ask(*first, *heads, *leases, *facts))
         with translate_errors():
             basic = [next(replies) for _ in first]
             self._check_stream(basic[2])
-            if fresh:
-                self._heads = [next(replies) for _ in heads]
-                if self._refused is None and is_denied(self._heads[0]):
-                    self._refused = self._heads[0]
+            for key, head in zip(asked, replies, strict=False):
+                if key == names.stream and self._scripts and isinstance(head, ErrorReply):  # denied, or an old server
+                    self._scripts = False
                     return self.look()
-            elif basic[1] == 0:
-                self._heads_until = 0.0  # what was kept is of entries that are gone
+                self.kept.note(key, head, _stream_size(head) if key == names.stream else _first_size(head))
+            if names.stream not in asked and basic[1] == 0:
+                self.kept.note(names.stream, None)  # what was kept is of entries that are gone
                 return self.look()
             ttls = dict(zip(self._known, replies, strict=False))
             if due:
                 self._facts, self._hidden_facts, self._facts_at = *_facts_of([*replies]), monotonic()
-            return self._with_leases(self._parsed(basic, fresh=fresh), ttls, due=due)
+            return self._with_leases(self._parsed(basic, fresh=names.stream in asked), ttls, due=due)
 
     def _check_stream(self, groups: Reply) -> None:
         """Raises ``Unavailable`` where the question about its groups was answered that there is no such stream."""
         if isinstance(groups, ErrorReply):
-            self._heads_until = 0.0
+            self.kept.note(self._names.stream, None)
             if "no such key" in str(groups):
                 raise Unavailable("there is no such stream any more", advice="look if the server lost its data")
             if str(groups).startswith("WRONGTYPE"):
                 raise Unavailable("it is not a stream any more", advice="look who wrote over it")
 
     def _parsed(self, replies: Sequence[Reply], *, fresh: bool) -> Look:
-        stream, oldest = fields_of(self._heads[0]), self._heads[1:] or [None] * len(_ASIDE)
         clock, entries, group_facts, consumer_facts, records, paused, *lengths = replies
         time, length = [int(text_of(part)) for part in list_of(clock)], number_of(entries)
         groups = tuple(map(_group, list_of(group_facts)))
+        stream = fields_of(self.kept.answer(self._names.stream))
         added = number_of(stream.get("entries-added", stream["length"]))
         last = text_of(stream["last-generated-id"])
         if fresh:
             length = number_of(stream["length"])
-            ends = [list_of(one)[1] for one in (stream["first-entry"], stream["last-entry"]) if one is not None]
-            sizes = *ends, *(one[2] for one in oldest if isinstance(one, list))
-            self.rest(sum(size for size in sizes if isinstance(size, int)))
         else:  # the facts that were kept are brought up to date by the length and the groups
             counted = [one.entries_read + one.lag for one in groups if one.entries_read is not None and one.lag is not None]
             before, added = added, max(counted, default=added + max(0, length - number_of(stream["length"])))
@@ -502,6 +507,7 @@ class Looker(Struct):
         consumers = [_consumer(one, known) for one in list_of(consumer_facts)]
         listed = {one.name for one in consumers}
         consumers += [ConsumerState(name, 0, None, record) for name, record in known.items() if name not in listed]
+        oldest = [self.kept.answer(self._names.of_box(box)) for box in _ASIDE]
         facts = self._facts
         if facts.behind is not None:
             facts = facts.replace(behind=facts.behind + round(monotonic() - self._facts_at))
@@ -511,9 +517,8 @@ class Looker(Struct):
             paused if isinstance(paused, bytes) else None, facts,
             hidden={**self._hidden_facts, **_hidden({
                 "processes of consumers": records, "a pause": paused,
-                "sizes of claims and ages of what was set aside": self._refused or oldest[0],
+                "sizes of claims and ages of what was set aside": oldest[0],
             })},
-            fresh=fresh,
         )  # fmt: skip
 
     def _with_leases(self, look: Look, ttls: dict[str, Reply], *, due: bool) -> Look:
@@ -576,6 +581,11 @@ def _facts_of(replies: Sequence[Reply]) -> tuple[ServerFacts, dict[str, str]]:
     ), _hidden({"memory and role of the server": replies[0], "size of the stream": replies[3]})  # fmt: skip
 
 
+def no_script(reply: Reply) -> bool:
+    """True for the error of a server that does not know scripts that only read, or does not let this user run them."""
+    return is_denied(reply) or (isinstance(reply, ErrorReply) and str(reply).startswith("ERR unknown command"))
+
+
 def is_denied(reply: Reply) -> bool:
     """True for the error of a server that this user may not do that."""
     return isinstance(reply, ErrorReply) and str(reply).startswith("NOPERM")
@@ -614,6 +624,22 @@ def _side(count: Reply, head: Reply) -> SideState:
 
 def _entry_id(reply: Reply) -> str | None:
     return None if reply is None else checked_id(list_of(reply)[0])
+
+
+def _entry_size(reply: Reply) -> int:
+    fields = list_of(reply)[1] if isinstance(reply, list) else None
+    if isinstance(fields, int):
+        return fields
+    return sum(len(one) for one in fields if isinstance(one, bytes)) if isinstance(fields, list) else 0
+
+
+def _stream_size(reply: Reply) -> int:
+    found = fields_of(reply)
+    return sum(_entry_size(found[name]) for name in ("first-entry", "last-entry"))
+
+
+def _first_size(reply: Reply) -> int:
+    return number_of(list_of(reply)[2]) if isinstance(reply, list) else 0
 
 
 # Verdicts on the consumers of a group: alive, dead or unknown, by evidence. Time alone proves nothing.
