@@ -372,7 +372,11 @@ class StandaloneReader(_FolderReader):
         super().__init__(path, options, world, writers=writers)
         self._layout = options.layout
         self._root = world.files.open_dir(path, follow=True)
-        self._above = world.files.open_dir("..", self._root)
+        try:
+            self._above = world.files.open_dir("..", self._root)
+        except OSError:
+            os.close(self._root)
+            raise
         self._folders = [(path, self._root)]
         self._in_full = [(os.path.normpath(path), self._root), (os.path.normpath(os.path.join(path, "..")), self._above)]
 
