@@ -202,6 +202,6 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
     return Figure(NAME, BAR, hits.total(), violations, explained=seen)
 
 
-QUICK = 11
+QUICK = 9
 """Every so many of the shots belong to the quick part, each at one operation."""
 BATCHES = 40
