@@ -268,7 +268,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
         payload = self._reader.read(key, _SAVED_AT_MOST)
         if payload.size > _SAVED_AT_MOST:
             advice = "spooltop show PATH ID --raw > FILE writes it as far as memory allows"
-            raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
+            raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice)
         data = self._redactor.data(payload.data)
         return save_file(path, data), len(data)
 
@@ -408,7 +408,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:
             command = command_for(self._target.commands.get(action, ""), escape(id))
-            raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
+            raise Refused(f"{action}: {self._read_only}", command, path=self.target)
         operations = self._operations()
         if operations is None:
             raise Refused(f"{action}: a {self.layout} target has no messages to change", path=self.target)

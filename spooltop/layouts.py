@@ -87,7 +87,7 @@ def try_layout(file: str, path: str, environ: Environ) -> Iterator[SortedFile]:
         raise _unreadable(path, error) from None
     try:
         if why := why_not(layout, root):
-            raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
+            raise NotASpool(f"not a {layout.name}: {why}", "name its top directory, or mend the layout", path=path)
         around = LocalSurroundings(Processes())
         files = sort_files(layout, root, around)[0]
         messages = [file for file in files if file.match is not None]
@@ -117,4 +117,4 @@ def _layout(file: str, environ: Environ) -> Layout:
 
 def _unreadable(path: str, error: OSError) -> Unreadable:
     advice = "name a directory" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "try it as its owner"
-    return Unreadable(os.strerror(error.errno or 0), path=path, advice=advice)
+    return Unreadable(os.strerror(error.errno or 0), advice, path=path)

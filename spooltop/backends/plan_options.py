@@ -19,11 +19,11 @@ class InjectedContent:
     def __init__(self, options: JsonObject, most: int) -> None:
         text, size, source = options.get("text"), options.get("size"), options.get("source")
         if text is not None and size is not None:
-            raise UsageError("inject: a text cannot be combined with a size", advice="give one of them")
+            raise UsageError("inject: a text cannot be combined with a size", "give one of them")
         if text is not None and not isinstance(text, str):
             raise UsageError("inject: the text is not a string")
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= most):
-            raise UsageError(f"inject: invalid size {size!r}", advice=f"give 0 to {most} bytes")
+            raise UsageError(f"inject: invalid size {size!r}", f"give 0 to {most} bytes")
         if source is not None and not isinstance(source, str):
             raise UsageError("inject: the source is not a string")
         count = options.get("count")
@@ -59,5 +59,5 @@ def pause_reason(options: JsonObject) -> str:
     """Returns the option ``reason`` of a pause. Raises ``UsageError`` for one that is too long."""
     reason = options.get("reason") or ""
     if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:
-        raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", advice="say it shorter")
+        raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", "say it shorter")
     return reason

@@ -105,7 +105,7 @@ def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
     hint: NotASpool | None = None
     if has_scheme(spec) and by_scheme is None and not os.path.lexists(spec):
         schemes = ", ".join(f"{scheme}://" for scheme in _BY_SCHEME)
-        raise NotASpool("no queue is reached by such a URL", path=without_secrets(spec), advice=f"there are {schemes}, and paths")
+        raise NotASpool("no queue is reached by such a URL", f"there are {schemes}, and paths", path=without_secrets(spec))
     for load in (*_named_first(spec, asked), *_OF_PATHS) if by_scheme is None else (by_scheme,):
         backend = load()
         try:
@@ -115,7 +115,7 @@ def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
             continue
         if target is not None:
             return backend, target
-    raise hint or NotASpool("no kind of queue that is known", path=spec, advice="name a directory, or the URL of a server")
+    raise hint or NotASpool("no kind of queue that is known", "name a directory, or the URL of a server", path=spec)
 
 
 def _named_first(spec: str, asked: OpenAs) -> tuple[Callable[[], Backend], ...]:

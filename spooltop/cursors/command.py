@@ -20,11 +20,11 @@ def cursors(args: Arguments) -> int:
     args.path = here_or(args)
     asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
     if len(asked) > 1:
-        raise UsageError(f"--{asked[0]} and --{asked[1]} together", advice="one at a time")
+        raise UsageError(f"--{asked[0]} and --{asked[1]} together", "one at a time")
     if args.set is None and (args.file or args.type or args.force or args.yes or args.dry_run):
-        raise UsageError("--file, --type, --force, --yes and --dry-run go with --set", advice="--set SOURCE=VALUE")
+        raise UsageError("--file, --type, --force, --yes and --dry-run go with --set", "--set SOURCE=VALUE")
     if asked and args.watch is not None:
-        raise UsageError(f"--watch and --{asked[0]} together", advice="one at a time")
+        raise UsageError(f"--watch and --{asked[0]} together", "one at a time")
     if asked:
         return {"set": _set, "mute": _mute, "unmute": _unmute}[asked[0]](args)
     snapshot = answered(watched(args, args.path, progress=True), args.path)
@@ -36,7 +36,7 @@ def cursors(args: Arguments) -> int:
 def _set(args: Arguments) -> int:
     name, equals, text = args.set.partition("=")
     if not equals or not name:
-        raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", advice="as in --set imessage=89640")
+        raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", "as in --set imessage=89640")
     source = _source(name)
     file = None if args.file is None else _unescaped(args.file)
     with args.control() as control:
@@ -55,7 +55,7 @@ def _value(control: Control, source: str, file: str | None, text: str, kind: str
     try:
         read = parse_value(text, found[0].value if found else None, kind, found[0].field if found else None)
     except ValueError:
-        raise UsageError(f"{text!r} is not JSON", advice="a text is given with --type text, or in double quotes") from None
+        raise UsageError(f"{text!r} is not JSON", "a text is given with --type text, or in double quotes") from None
     return read.value, read.words
 
 
@@ -94,7 +94,7 @@ def _unmute(args: Arguments) -> int:
 
 def _source(name: str) -> str:
     if not name:
-        raise UsageError("which source?", advice="name it as spooltop cursors lists it")
+        raise UsageError("which source?", "name it as spooltop cursors lists it")
     return _unescaped(name)
 
 
@@ -102,4 +102,4 @@ def _unescaped(word: str) -> str:
     try:
         return unescape(word)
     except ValueError:
-        raise UsageError(f"{word!r} is not written as it is shown", advice=r"a backslash is \\, other bytes \xNN") from None
+        raise UsageError(f"{word!r} is not written as it is shown", r"a backslash is \\, other bytes \xNN") from None

@@ -606,14 +606,14 @@ class WriterWatch(_Listener):
         try:
             self._begin(partial(syscalls.fanotify_init, _INIT))
         except OSError as error:
-            raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
+            raise Refused(f"who-writes: {_why(error.errno or 0)}", _WITHOUT) from None
         try:
             with closing(REAL_FILES, os.open(path, _FOLDER)) as folder:
                 self.follow(folder)
         except OSError as error:
             self.close()
             why = f"its file system does not tell who writes ({error.strerror})"
-            raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
+            raise Refused(f"who-writes: {why}", _WITHOUT, path=escape(path)) from None
 
     def follow(self, folder: int, name: str | None = None) -> None:
         """Watches this open folder: the file ``name``, or every ``*.json``. Raises ``OSError`` where its file system gives no

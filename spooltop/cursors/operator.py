@@ -75,18 +75,18 @@ def chosen_file(source: str, file: Json, sources: tuple[CursorSource, ...], path
             if os.path.abspath(wanted) == one.path or wanted == os.path.basename(one.path):
                 return one
         names = ", ".join(escape(one.path) for one in sources)
-        raise UsageError(f"set-cursor: {escape(str(file))} is no cursor file here", advice=f"there are {names}")
+        raise UsageError(f"set-cursor: {escape(str(file))} is no cursor file here", f"there are {names}")
     having = [one for one in sources if source in (one.sections or {}) or (not one.shared and _stem(one) == source)]
     if len(having) > 1:
         names = ", ".join(escape(one.path) for one in having)
-        raise UsageError(f"set-cursor: {escape(source)} stands in {names}", advice="name one with --file")
+        raise UsageError(f"set-cursor: {escape(source)} stands in {names}", "name one with --file")
     if having:
         return having[0]
     shared = [one for one in sources if one.shared]
     if len(shared) == 1:
         return shared[0]
     there = sorted({escape(name) for one in sources for name in one.sections or {}})
-    raise UsageError(f"set-cursor: no source {escape(source)} here", advice=f"there are {', '.join(there)}")
+    raise UsageError(f"set-cursor: no source {escape(source)} here", f"there are {', '.join(there)}")
 
 
 def _stem(one: CursorSource) -> str:
@@ -162,7 +162,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         options = request.options
         source = options.get("source")
         if not isinstance(source, str) or "value" not in options:
-            raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
+            raise UsageError("set-cursor: which source, to what value?", "spooltop cursors PATH --set SOURCE=VALUE")
         one = chosen_file(source, options.get("file"), state.sources, self._path)
         typed, highest = bool(options.get("type")), options.get("highest")
         return self._pin(one, source, options["value"], state.folders, force=request.force, typed=typed, highest=highest)
@@ -198,7 +198,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         try:
             value = unredact(value, before)
         except ValueError as error:
-            raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
+            raise UsageError(f"set-cursor: {error}", "write the value itself") from None
         if had and same_json(before, value):
             return refused(f"it is {self._words(source, before)} already")
         if had and not (force or typed) and (change := type_change(before, value)):

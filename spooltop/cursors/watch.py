@@ -309,9 +309,9 @@ def poll_pattern(text: str) -> re.Pattern[str]:
     try:
         found = re.compile(text)
     except re.error as error:
-        raise UsageError(f"the pattern of poll lines does not compile: {error}", advice=f"the usual one is {POLL_LINE}") from None
+        raise UsageError(f"the pattern of poll lines does not compile: {error}", f"the usual one is {POLL_LINE}") from None
     if not {"new", "start"} <= set(found.groupindex):
-        raise UsageError("the pattern of poll lines wants the groups new and start", advice=f"the usual one is {POLL_LINE}")
+        raise UsageError("the pattern of poll lines wants the groups new and start", f"the usual one is {POLL_LINE}")
     return found
 
 

@@ -22,7 +22,7 @@ Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
 
 def closed(path: str, what: str = "Spool") -> Closed:
     """Builds the error for any call on ``what`` after it was closed."""
-    return Closed(f"this {what} is closed", path=path, advice="open it again")
+    return Closed(f"this {what} is closed", "open it again", path=path)
 
 
 class AfterClose:
@@ -59,7 +59,7 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     """Returns the absolute form of ``path``. Raises ``UsageError`` for an empty one, which would mean the working directory."""
     decoded = os.fsdecode(path)
     if not decoded:
-        raise UsageError("an empty path", advice="name the file or the directory; . is the working directory")
+        raise UsageError("an empty path", "name the file or the directory; . is the working directory")
     return os.path.abspath(decoded)
 
 
@@ -74,7 +74,7 @@ def check_clock(clock: Clock) -> None:
     if not _is_number(now):
         raise TypeError(f"clock gives epoch seconds, not {type(now).__name__}: {now!r:.80}")
     if not 0 <= now <= LATEST / 1e6:
-        raise UsageError(f"clock gives epoch seconds, not {now}", advice="a name carries times from 1970 to 5000")
+        raise UsageError(f"clock gives epoch seconds, not {now}", "a name carries times from 1970 to 5000")
 
 
 def check_text(what: str, value: object) -> None:

@@ -44,11 +44,11 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
             if like is not None and not stat.S_ISREG(like.st_mode):
                 link = stat.S_ISLNK(like.st_mode)
                 what, advice = ("a symbolic link", "give the path that it leads to") if link else ("not a regular file", "")
-                raise Refused(what, path=path, advice=advice)
+                raise Refused(what, advice, path=path)
             publish(files, folder, name, data, like)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise SpoolFull("write: no space, no inodes or no quota left", path=path, advice="free some") from error
+                raise SpoolFull("write: no space, no inodes or no quota left", "free some", path=path) from error
             raise translate(error, folder_path, "write") from error
 
 

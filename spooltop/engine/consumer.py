@@ -566,8 +566,7 @@ class Consumer:
             except OSError as error:
                 if doing == "release" and isinstance(error, FileExistsError):
                     what = f"{claim.id!r} cannot go back: another message of that name is in new"
-                    advice = "it stays in cur; requeue it when the other one is gone"
-                    raise SpooltopError(what, path=self._path, advice=advice) from None
+                    raise SpooltopError(what, "it stays in cur; requeue it when the other one is gone", path=self._path) from None
                 if doing == "read" and error.errno in _IRREGULAR:
                     raise not_regular(self._path) from None
                 raise translate(error, self._path, doing) from error
@@ -580,7 +579,7 @@ class Consumer:
                 return
         self._forget(claim)
         what, advice = f"the claim on {claim.id!r} was taken away", "drop what was done for it"
-        raise ClaimLost(what, names=[claim.name], path=self._path, advice=advice) from None
+        raise ClaimLost(what, advice, names=[claim.name], path=self._path) from None
 
     # Ends
 
@@ -596,7 +595,7 @@ class Consumer:
             if not isinstance(claim, Claim):
                 raise TypeError(f"claims takes claims, not {type(claim).__name__}: {claim!r:.80}")
             if not claim.of(self):
-                raise UsageError(f"{claim!r} is a claim of another Spool", path=self._path, advice="nothing was acked")
+                raise UsageError(f"{claim!r} is a claim of another Spool", "nothing was acked", path=self._path)
         lost: list[Claim] = []
         boxes = self.boxes
         for claim in claims:
@@ -626,7 +625,7 @@ class Consumer:
             self._sync_acks(boxes)
         except OSError as error:
             what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
-            raise SpooltopError(what, path=self._path, advice="after a power cut it may come again") from error
+            raise SpooltopError(what, "after a power cut it may come again", path=self._path) from error
 
     def rewrite(self, claim: Claim, data: Data) -> None:
         """Puts ``data`` in place of the content of a claim that is held, in one step."""
@@ -640,7 +639,7 @@ class Consumer:
         except FileNotFoundError:
             self._follow(claim, name)  # but a file that gave the data has been read
             what = "release: the claim was renamed meanwhile, as .spooltop was removed"
-            raise SpooltopError(what, path=self._path, advice="it is still held; release it again") from None
+            raise SpooltopError(what, "it is still held; release it again", path=self._path) from None
         except OSError as error:
             raise translate(error, self._path, "release") from error
 
@@ -668,8 +667,7 @@ class Consumer:
             self._sync(boxes)
         except OSError as error:
             what = f"release: done, but then {os.strerror(error.errno or 0)}"
-            hint = "nothing is lost; after a power cut it may be claimed still"
-            raise SpooltopError(what, path=self._path, advice=hint) from error
+            raise SpooltopError(what, "nothing is lost; after a power cut it may be claimed still", path=self._path) from error
 
     def reject(self, claim: Claim, reason: str, ended: str | None = None) -> None:
         check_text("reason", reason)
@@ -698,9 +696,9 @@ class Consumer:
         """Says how a claim ended that is used after its end."""
         if self.gave_back(claim):
             what = f"the Spool was closed while the claim on {claim.id!r} was held"
-            raise Closed(what, path=self._path, advice="the message went back to new and will be claimed again")
+            raise Closed(what, "the message went back to new and will be claimed again", path=self._path)
         if whose := _whose(claim):
-            raise ClaimLost(f"{claim.id!r} was {whose}", names=[claim.name], path=self._path, advice="leave it to that process")
+            raise ClaimLost(f"{claim.id!r} was {whose}", "leave it to that process", names=[claim.name], path=self._path)
         raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._path)
 
     def _forget(self, claim: Claim) -> None:
@@ -916,7 +914,7 @@ class SpoolMover(Consumer, Closing):
             for name in dirs.files.list(self.boxes.cur) if dead or unreadable else ():
                 parsed = parse(name, claimed=True)
                 if parsed.token in unreadable:  # perhaps a killed move has put it already
-                    raise Unreadable(f"who holds {escape(name)} cannot be read", path=self._path, advice="try again")
+                    raise Unreadable(f"who holds {escape(name)} cannot be read", "try again", path=self._path)
                 if parsed.token in claims:
                     claims[parsed.token].append((name, _key(parsed)))
             return [InterruptedMove(f"move:{token}", target, claims[token]) for token, target in dead.items()]

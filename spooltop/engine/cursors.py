@@ -265,16 +265,15 @@ class CursorFile(Closing):
             before = whole if field is None else self._field(whole, source, field)
             if expect is not UNSET and not same_json(before, expect):
                 what = source if field is None else f"{field} of {source}"
-                raise CursorMismatch(f"{what} is not what was expected", found=before, path=self.path, advice="read it again")
+                raise CursorMismatch(f"{what} is not what was expected", "read it again", found=before, path=self.path)
             try:
                 new = with_value(text or "", None if self.single else source, field, encoded)
             except ValueError as error:
-                advice = "take all but one out; nothing was written over it"
-                raise CursorUnreadable(str(error), path=self.path, advice=advice) from None
+                raise CursorUnreadable(str(error), "take all but one out; nothing was written over it", path=self.path) from None
             now, data = self._sections(new)[source], new.encode("utf-8")
             if len(data) > FILE_MAX:
                 what = f"the file would have {len(data):,} bytes, and {FILE_MAX >> 20} MB is the most"
-                raise UsageError(what, path=self.path, advice="store a shorter value; nothing was stored")
+                raise UsageError(what, "store a shorter value; nothing was stored", path=self.path)
             publish(self._files, folder, self._name, data, self._like(folder))
             note(self._files, folder, self._clock(), self._name, source, {"old": whole, "new": now})
         return before
@@ -301,7 +300,7 @@ class CursorFile(Closing):
     def _field(self, whole: Json, source: str, field: str) -> Json:
         if whole is not None and not isinstance(whole, dict):
             what = f"{source} holds no object, so it has no field {field}"
-            raise CursorMismatch(what, found=whole, path=self.path, advice="give the whole section, without field=")
+            raise CursorMismatch(what, "give the whole section, without field=", found=whole, path=self.path)
         return None if whole is None else whole.get(field)
 
 
@@ -323,7 +322,7 @@ class CursorFile(Closing):
     @contextmanager
     def _locked(self, folder: int, source: str, timeout: float | None) -> Iterator[None]:
         files = self._files
-        irregular = CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
+        irregular = CursorUnreadable(f"{LOCK} beside it is no regular file", "remove it", path=self.path)
         try:
             fd = self._open_lock(folder)
         except OSError as error:
@@ -335,12 +334,12 @@ class CursorFile(Closing):
             if not stat.S_ISREG(now.st_mode):
                 raise irregular
             if now.st_nlink != 1:  # who may write the directory has linked it there, to have a file of ours given away
-                raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", path=self.path, advice="remove it")
+                raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", "remove it", path=self.path)
             if not lock_within(files, fd, timeout):
                 who = self._held_by(fd)
                 note(files, folder, self._clock(), self._name, source)
                 what = f"{LOCK} beside it was not free within {timeout:g} s: {who}"
-                raise LockTimedOut(what, path=self.path, advice="end that process, or try again; nothing was stored")
+                raise LockTimedOut(what, "end that process, or try again; nothing was stored", path=self.path)
             yield
 
     def _open_lock(self, folder: int) -> int:
@@ -374,7 +373,7 @@ class CursorFile(Closing):
         except OSError as error:
             if error.errno == errno.EFBIG:
                 what = f"over {FILE_MAX >> 20} MB, not read"
-                raise CursorUnreadable(what, path=self.path, advice="make it smaller by hand") from None
+                raise CursorUnreadable(what, "make it smaller by hand", path=self.path) from None
             if error.errno not in IRREGULAR:
                 raise
             raise CursorUnreadable("no regular file", path=self.path) from None
@@ -397,7 +396,7 @@ class CursorFile(Closing):
         return found
 
     def _unparsable(self, why: str) -> CursorUnreadable:
-        return CursorUnreadable(f"does not parse ({why})", path=self.path, advice="mend it by hand; nothing was written over it")
+        return CursorUnreadable(f"does not parse ({why})", "mend it by hand; nothing was written over it", path=self.path)
 
     def _like(self, folder: int) -> os.stat_result:
         return status_of(self._files, self._name, folder) or self._files.fstat(folder)

@@ -153,8 +153,9 @@ class SpoolDirs(Closing):
             return  # names are readable without the number, so that acks and the emptying of the trash go on
         if found.isdigit() and int(found) > int(FORMAT):
             raise Refused(
-                f"its format is {int(found)}, this spooltop knows up to {int(FORMAT)}", path=self.path,
-                advice="update spooltop; looking goes on",
+                f"its format is {int(found)}, this spooltop knows up to {int(FORMAT)}",
+                "update spooltop; looking goes on",
+                path=self.path,
             )  # fmt: skip
 
     def forget(self, *parts: str) -> None:

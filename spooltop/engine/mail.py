@@ -146,4 +146,4 @@ def _sign_in(dirs: SpoolDirs) -> MailSign | None:
 def refuse_mail(dirs: SpoolDirs) -> None:
     """Raises ``MailFolder`` if the open spool is a mail folder, or may be one."""
     if (sign := _sign_in(dirs)) is not None:
-        raise MailFolder(sign.sentence, path=dirs.path, advice="if it is a job spool: Spool(path, as_spool=True)")
+        raise MailFolder(sign.sentence, "if it is a job spool: Spool(path, as_spool=True)", path=dirs.path)

@@ -72,7 +72,7 @@ class IdGenerator:
         if us >= _DIGITS_16:
             return f"{us}{rest}"
         if us < 0:
-            raise UsageError(f"the clock stands at {us / 1e6:g} s", advice="a name carries times from 1970 on: set the clock")
+            raise UsageError(f"the clock stands at {us / 1e6:g} s", "a name carries times from 1970 on: set the clock")
         return f"{us:016d}{rest}"
 
     def forget(self) -> None:
@@ -304,8 +304,7 @@ class TmpWriter:
                 self.discard(draft)
                 if error.errno in UNSUPPORTED:
                     what = "release: this file system cannot swap two files in one step, which changed content needs"
-                    advice = "put the new content as a message, then ack this one"
-                    raise Refused(what, path=self._path, advice=advice) from error
+                    raise Refused(what, "put the new content as a message, then ack this one", path=self._path) from error
                 raise
         if durable:
             files.sync_dir(folder)  # first: cut off in between, the old content is in tmp, where nothing is delivered
@@ -350,7 +349,7 @@ def _part(data: BinaryIO) -> bytes:
 
 def not_regular(path: str) -> Unreadable:
     """Builds the error for a message of the spool ``path`` that is not a regular file."""
-    return Unreadable("not a regular file", path=path, advice="reject it, and look who put it there")
+    return Unreadable("not a regular file", "reject it, and look who put it there", path=path)
 
 
 GROUP = 32
@@ -421,7 +420,7 @@ class Producer(TmpWriter):
 
     def _taken_away(self) -> SpooltopError:
         what = "the file in tmp was taken away before it was delivered"
-        return SpooltopError(what, path=self._path, advice="put it again")
+        return SpooltopError(what, "put it again", path=self._path)
 
     def put(
         self,
@@ -531,8 +530,9 @@ class Producer(TmpWriter):
             raise UsageError(str(error), path=self._path) from None
         if not is_own_id(id) and len(name) > MAX_NEW - GROWTH:
             raise UsageError(
-                f"the id takes {len(name)} bytes in the name, {MAX_NEW - GROWTH} are allowed", path=self._path,
-                advice="choose a shorter one",
+                f"the id takes {len(name)} bytes in the name, {MAX_NEW - GROWTH} are allowed",
+                "choose a shorter one",
+                path=self._path,
             )  # fmt: skip
         return name
 
@@ -654,7 +654,7 @@ class Producer(TmpWriter):
             if not lock_within(files, fd, self._lock_timeout, write=True):
                 self._count(TIMED_OUT, "ids")
                 what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
-                raise LockTimedOut(what, path=self._path, advice="try again: somebody puts the same id")
+                raise LockTimedOut(what, "try again: somebody puts the same id", path=self._path)
             yield
             self._count(ACQUIRED, "ids")
 

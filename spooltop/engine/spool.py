@@ -35,7 +35,7 @@ def make(root: str, files: Files, *, durable: bool) -> None:
         try:
             os.makedirs(root, exist_ok=True)
         except FileNotFoundError:  # the file system itself makes none: /proc, /sys
-            raise Refused("create: no directory can be made there", path=root, advice="choose a place on a disk") from None
+            raise Refused("create: no directory can be made there", "choose a place on a disk", path=root) from None
         with closing(files, files.open_dir(root, follow=True)) as fd:
             like = files.fstat(fd)
             for box in LIVE:
@@ -54,18 +54,18 @@ def open_dirs(path: str, files: Files) -> SpoolDirs:
     try:
         dirs = SpoolDirs(path, files)
     except FileNotFoundError:
-        raise NotASpool("no such directory", path=path, advice=f"make it: Spool.create({path!r})") from None
+        raise NotASpool("no such directory", f"make it: Spool.create({path!r})", path=path) from None
     except NotADirectoryError:
         raise NotASpool("a file, not a directory", path=path) from None
     except OSError as error:
-        raise Unreadable(os.strerror(error.errno or 0), path=path, advice=advice(error)) from error
+        raise Unreadable(os.strerror(error.errno or 0), advice(error), path=path) from error
     if dirs.errors:
         try:
             if dirs.missing:
                 what = ", ".join(dirs.missing)
-                raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: Spool.create({path!r})")
+                raise NotASpool(f"{what} missing or no directory", f"make it: Spool.create({path!r})", path=path)
             box, reason = next(iter(dirs.errors.items()))
-            raise Unreadable(f"{box}: {os.strerror(reason.errno or 0)}", path=path, advice=advice(reason)) from reason
+            raise Unreadable(f"{box}: {os.strerror(reason.errno or 0)}", advice(reason), path=path) from reason
         finally:
             try:
                 dirs.close()
@@ -481,7 +481,7 @@ class Spool(Closing):
     def _check_boxes(self) -> None:
         """Raises ``Unreadable`` if a box was replaced by another directory."""
         if swapped := self._dirs.swapped():
-            raise Unreadable(f"{swapped[0]} is now another directory or gone", path=self.path, advice="open the spool again")
+            raise Unreadable(f"{swapped[0]} is now another directory or gone", "open the spool again", path=self.path)
 
     def wake(self) -> None:
         """Makes every waiting ``claim`` and ``aclaims`` return now. Safe in a signal handler, in any thread, and after

@@ -104,7 +104,7 @@ def chosen_locks(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lo
         return [lock for lock in locks if lock.verdict == "stale"], ()
     names = [str(name) for name in (*(selection.ids or ()), *(selection.keys or ()))]
     if not names:
-        raise UsageError("unlock: which lock?", advice="name it as spooltop locks lists it, or ALL for all that are stale")
+        raise UsageError("unlock: which lock?", "name it as spooltop locks lists it, or ALL for all that are stale")
     named: dict[str, Lock] = {}
     missing: list[str] = []
     for name in names:
@@ -112,7 +112,7 @@ def chosen_locks(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lo
         found = found or [lock for lock in locks if name == os.path.basename(lock.path)]
         if len(found) > 1:
             there = ", ".join(escape(lock.path) for lock in found)
-            raise UsageError(f"unlock: {escape(name)} stands in several places: {there}", advice="name one by its path")
+            raise UsageError(f"unlock: {escape(name)} stands in several places: {there}", "name one by its path")
         if found:
             named[found[0].path] = found[0]
         else:

@@ -234,7 +234,7 @@ class Request(Frozen):
             return sources
         if box not in sources:
             advice = f"choose {', '.join(sorted(sources))}"
-            raise Refused(f"{self.action} is not possible for messages in {box}", path=path, advice=advice)
+            raise Refused(f"{self.action} is not possible for messages in {box}", advice, path=path)
         return (box,)
 
 

@@ -339,7 +339,7 @@ def parse(text: str, *, lenient: bool = False, verdicts: Collection[str] = tuple
     hint = ""
     words, closed = _split(text)
     if not closed and not lenient:
-        raise UsageError("a quotation mark is not closed", advice='write "two words", and "" for the mark itself inside')
+        raise UsageError("a quotation mark is not closed", 'write "two words", and "" for the mark itself inside')
     for word, quoted_at in words:
         try:
             terms.append(_term(word, quoted_at, verdicts))
@@ -382,7 +382,7 @@ def _term(text: str, quoted_at: int | None, verdicts: Collection[str]) -> tuple[
             raise _unknown_key(key, value)
         return _keyed(key, value, verdicts, quoted=quoted_at is not None), wanted
     if not text:
-        raise UsageError("empty search term", advice="write some text, or a term such as age:>10m")
+        raise UsageError("empty search term", "write some text, or a term such as age:>10m")
     return Term("", _words(text, quoted=quoted_at is not None)), wanted
 
 
@@ -394,7 +394,7 @@ def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> 
     compare, rest = re.findall(_OPERATOR, value)[0]
     if key == "age":
         if compare in ("", "="):
-            raise UsageError(f"age:{value} needs > or <", advice="write age:>10m or age:<5s")
+            raise UsageError(f"age:{value} needs > or <", "write age:>10m or age:<5s")
         return Term(key, Words(rest), compare, parse_age(rest))
     if key == "tries":
         return _number_term(key, compare or "=", rest, "write tries:3 or tries:>3")
@@ -403,21 +403,21 @@ def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> 
     if key == "verdict":
         if value.lower() not in verdicts:
             words = (f'"{one}"' if " " in one else str(one) for one in verdicts)
-            raise UsageError(f"unknown verdict {value!r}", advice=f"use one of {', '.join(words)}")
+            raise UsageError(f"unknown verdict {value!r}", f"use one of {', '.join(words)}")
         return Term(key, Words(value.lower()))
     if key in _EXAMPLES:
         if not value:
-            raise UsageError(f"{key}: needs a {'name' if key == 'holder' else 'text'}", advice=f"write {key}:{_EXAMPLES[key]}")
+            raise UsageError(f"{key}: needs a {'name' if key == 'holder' else 'text'}", f"write {key}:{_EXAMPLES[key]}")
         return held_by(value) if key == "holder" else Term(key, _words(value, quoted=quoted))
     if not value and not quoted:
-        raise UsageError("src: needs a name", advice='write src:imessage, or src:"" for messages of no known source')
+        raise UsageError("src: needs a name", 'write src:imessage, or src:"" for messages of no known source')
     whole = value.startswith("=") or not value
     return Term("src", Words(value.removeprefix("=")) if whole else _words(value, quoted=quoted), "=" if whole else "")
 
 
 def _number_term(key: str, compare: str, text: str, advice: str) -> Term:
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise UsageError(f"invalid number in {key}:{text}", advice=advice)
+        raise UsageError(f"invalid number in {key}:{text}", advice)
     return Term(key, Words(str(int(text))), compare, int(text))
 
 
@@ -427,4 +427,4 @@ def _unknown_key(key: str, value: str) -> UsageError:
 
     near = difflib.get_close_matches(key.lower(), KEYS, 1, cutoff=0.8)
     right = f"write {near[0]}:" if near else f"keys are {' '.join(f'{name}:' for name in KEYS if name != 'source')}"
-    return UsageError(f"unknown key {key}:", advice=f'{right}, or "{key}:{value}" in quotes as text')
+    return UsageError(f"unknown key {key}:", f'{right}, or "{key}:{value}" in quotes as text')

@@ -146,7 +146,7 @@ class MuteFile(Struct):
         """Mutes ``source`` for ``seconds`` and returns the end. Raises ``UsageError`` for an invalid duration, ``Unreadable`` if
         the file does not parse (it is not changed), ``Refused`` if it cannot be written."""
         if not 0 < seconds <= LONGEST:
-            raise UsageError("a mute has an end, in at most a year", advice="say for how long: 1h, 2d")
+            raise UsageError("a mute has an end, in at most a year", "say for how long: 1h, 2d")
         end = self._clock() + seconds
         with self._changing() as ends:
             ends[source] = end
@@ -160,7 +160,7 @@ class MuteFile(Struct):
     @contextmanager
     def _changing(self) -> Iterator[dict[str, float]]:
         if self._folder is None:
-            raise Refused("mute: there is no place to keep it", advice="set XDG_STATE_HOME or HOME")
+            raise Refused("mute: there is no place to keep it", "set XDG_STATE_HOME or HOME")
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with _opened(self._folder, lock_name=_MUTES_LOCK) as folder:
@@ -174,7 +174,7 @@ class MuteFile(Struct):
                 _publish(folder, _MUTES, {path: ends for path, ends in left.items() if ends})
         except OSError as error:
             advice = "fix its permissions, or set XDG_STATE_HOME"
-            raise Refused(f"mute: it cannot be kept: {error.strerror}", path=self._folder, advice=advice) from error
+            raise Refused(f"mute: it cannot be kept: {error.strerror}", advice, path=self._folder) from error
 
 
 def _read_mutes(folder: str) -> dict[str, dict[str, float]]:
@@ -187,7 +187,7 @@ def _read_mutes(folder: str) -> dict[str, dict[str, float]]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (NotRegular, ValueError, MsgspecError, RecursionError) as error:
-        raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
+        raise Unreadable("not a file of mutes; it is left as it is", "fix it or move it away", path=path) from error
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
 

@@ -62,11 +62,11 @@ def _age(name: str, text: str) -> float:
     try:
         return parse_age(text.strip())
     except UsageError as error:
-        raise UsageError(f"{name}={text}: {error.what}", advice=error.advice) from None
+        raise UsageError(f"{name}={text}: {error.what}", error.advice) from None
 
 
 def _number(name: str, text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise UsageError(f"{name}={text} is not a whole number", advice=f"write {name}=3")
+        raise UsageError(f"{name}={text} is not a whole number", f"write {name}=3")
     return int(text)

@@ -58,7 +58,7 @@ def with_file(options: JsonObject) -> dict[str, Json]:
     if not isinstance(name, str) or not name or "\0" in name:
         raise UsageError("inject: empty file name")
     if options.get("text") is not None or options.get("size") is not None:
-        raise UsageError("inject: a file cannot be combined with a text or a size", advice="give one of them")
+        raise UsageError("inject: a file cannot be combined with a text or a size", "give one of them")
     try:
         data = read_small(os.path.expanduser(name), limit=MOST_BYTES, whole=True, follow=True).data
     except OSError as error:
@@ -67,7 +67,7 @@ def with_file(options: JsonObject) -> dict[str, Json]:
             what, advice = "is not a regular file", "name one that holds the message"
         elif error.errno == errno.EFBIG:
             what, advice = "is larger than 16 MiB", "give --size for large messages"
-        raise UsageError(f"inject: {escape(name)} {what}", advice=advice) from None
+        raise UsageError(f"inject: {escape(name)} {what}", advice) from None
     return {**options, "text": os.fsdecode(data)}
 
 
@@ -78,9 +78,9 @@ def save_file(path: str, data: bytes) -> str:
     try:
         file = open(path, "xb", opener=partial(os.open, mode=0o600))  # noqa: SIM115  # closed below
     except FileExistsError:
-        raise Refused("exists already", path=escape(path), advice="give another name") from None
+        raise Refused("exists already", "give another name", path=escape(path)) from None
     except (OSError, ValueError) as error:
-        raise Refused(_reason(error), path=escape(path), advice="give another name") from None
+        raise Refused(_reason(error), "give another name", path=escape(path)) from None
     try:
         with file:
             file.write(data)
@@ -88,7 +88,7 @@ def save_file(path: str, data: bytes) -> str:
             os.fsync(file.fileno())
     except OSError as error:
         os.unlink(path)
-        raise Refused(_reason(error), path=escape(path), advice="nothing was saved") from None
+        raise Refused(_reason(error), "nothing was saved", path=escape(path)) from None
     return path
 
 
@@ -126,7 +126,7 @@ def with_defaults(action: Action, selection: Selection) -> Selection:
         selection = selection.replace(box=Box.TRASH)
     if action in (Action.PURGE, Action.EMPTY) and not selection.named:
         if selection.box is None:
-            raise UsageError("purge: which box?", advice="name it with --box tmp, new, cur, held or rejected, or name ids")
+            raise UsageError("purge: which box?", "name it with --box tmp, new, cur, held or rejected, or name ids")
         if selection.older_than is None and not selection.everything and not re.search(_AGE_TERM, selection.filter):
             return selection.replace(older_than=PURGE_AGE)
     return selection
@@ -382,7 +382,7 @@ class Operations(Struct, eq=False):
             chosen = with_file(chosen)
             count = chosen.setdefault("count", 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise UsageError(f"inject: invalid count {count!r}", advice="give --count 1 or more")
+                raise UsageError(f"inject: invalid count {count!r}", "give --count 1 or more")
         undone: Action | None = None
         if action is Action.UNDO:
             chosen["undoes"], undone = self._which(str(chosen.get("undoes") or ""), progress)
@@ -469,7 +469,7 @@ class Operations(Struct, eq=False):
         """
         self._allowed(plan.action)
         if plan.operation in self._performed:
-            raise Refused(f"operation {plan.operation} was performed already", path=self.target, advice="make a new plan")
+            raise Refused(f"operation {plan.operation} was performed already", "make a new plan", path=self.target)
         self._performed.add(plan.operation)
         results = ResultList(plan.items)
         stopped, ended = False, "stopped"
@@ -579,12 +579,12 @@ class Operations(Struct, eq=False):
     def _which(self, asked: str, progress: Progress) -> tuple[str, Action]:
         """Returns the only operation whose id begins with ``asked``, and its action."""
         if not asked:
-            raise UsageError("undo: which operation?", advice="spooltop ops lists them")
+            raise UsageError("undo: which operation?", "spooltop ops lists them")
         found = {record.operation: record.action for record in self.operator.operations(progress, begins=asked)}
         if asked in found:
             return asked, found[asked]
         if len(found) == 1:
             return next(iter(found.items()))
         if found:
-            raise UsageError(f"undo: {escape(asked)} begins {len(found)} operations", advice="give more of the id")
-        raise NoSuchOperation(f"undo: no operation {escape(asked)} in the journal", advice="spooltop ops lists them")
+            raise UsageError(f"undo: {escape(asked)} begins {len(found)} operations", "give more of the id")
+        raise NoSuchOperation(f"undo: no operation {escape(asked)} in the journal", "spooltop ops lists them")

@@ -64,9 +64,7 @@ class DirectoryBackend:
         from spooltop.engine.spool import Spool
 
         if target.kind != "spool":
-            raise NotASpool(
-                f"{options.action}: these are {target.kind}, not messages", path=target.display_name, advice="name a spool"
-            )
+            raise NotASpool(f"{options.action}: these are {target.kind}, not messages", "name a spool", path=target.display_name)
         return Spool(target.display_name, durable=options.durable, as_spool=options.as_spool, hosts=options.hosts)
 
 

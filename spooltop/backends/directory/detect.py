@@ -154,7 +154,7 @@ def for_file(path: str) -> SpooltopError:
         advice = f"open its spool: spooltop {quoted(spool)} (it is {escape(os.path.basename(culprit))} there)"
     elif is_spool_at(folder):
         advice = f"it lies in a spool: spooltop {quoted(folder)}"
-    return NotASpool(what, path=culprit, advice=advice)
+    return NotASpool(what, advice, path=culprit)
 
 
 def _link(path: str) -> SpooltopError | None:
@@ -164,7 +164,7 @@ def _link(path: str) -> SpooltopError | None:
         return None
     real = os.path.realpath(path)
     advice = f"name the file itself: spooltop cursors --cursor-file {quoted(real)}"
-    return NotASpool(f"a symbolic link to {escape(real)}", path=path, advice=advice) if real.endswith(".json") else None
+    return NotASpool(f"a symbolic link to {escape(real)}", advice, path=path) if real.endswith(".json") else None
 
 
 def _known_file(path: str) -> SpooltopError | None:
@@ -182,7 +182,7 @@ def _known_file(path: str) -> SpooltopError | None:
         what, advice = "a file, not a spool", f"if it is a cursor file: spooltop cursors --cursor-file {quoted(path)}"
     else:
         return None
-    return NotASpool(what, path=path, advice=advice)
+    return NotASpool(what, advice, path=path)
 
 
 def _head(path: str) -> bytes:
@@ -196,7 +196,7 @@ def _head(path: str) -> bytes:
 def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
     """Returns the error for a ``path`` that could not be opened as a directory."""
     if isinstance(error, ValueError):
-        return NotASpool("a path cannot hold a NUL byte", path=path, advice=_NAME_ONE)
+        return NotASpool("a path cannot hold a NUL byte", _NAME_ONE, path=path)
     if error.errno == errno.ENOENT:
         return _for_missing(path)
     if error.errno == errno.EACCES:
@@ -207,8 +207,8 @@ def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
                 except OSError:
                     break  # it changed meanwhile; the plain error says enough
     if error.errno == errno.ELOOP:
-        return NotASpool("symbolic links lead in a circle", path=path, advice="fix the link, or name the directory itself")
-    return Unreadable(f"cannot be opened: {os.strerror(error.errno or 0)}", path=path, advice=_NAME_ONE)
+        return NotASpool("symbolic links lead in a circle", "fix the link, or name the directory itself", path=path)
+    return Unreadable(f"cannot be opened: {os.strerror(error.errno or 0)}", _NAME_ONE, path=path)
 
 
 def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> SpooltopError:
@@ -220,7 +220,7 @@ def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> 
     else:
         advice = f"try: sudo -u {sudo_name(found.st_uid)} spooltop {shown}"
     owner = escape(user_name(found.st_uid))
-    return Unreadable(f"permission denied (owner {owner}, mode {mode:04o})", path=culprit, advice=advice)
+    return Unreadable(f"permission denied (owner {owner}, mode {mode:04o})", advice, path=culprit)
 
 
 def has_journal(path: str) -> bool:
@@ -256,25 +256,25 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
         if there:
             missing = " and ".join(box for box in LIVE if box not in there)
             what = f"{missing} missing, only {' and '.join(there)} there"
-    return NotASpool(what, path=path, advice=advice)
+    return NotASpool(what, advice, path=path)
 
 
 def _for_missing(path: str) -> SpooltopError:
     """Returns the error for a ``path`` that does not exist, with similar names near where it ends."""
     if set(path) & set("*?["):
-        return NotASpool("nothing matches this pattern", path=path, advice="see what is there: ls, and mind the quotes")
+        return NotASpool("nothing matches this pattern", "see what is there: ls, and mind the quotes", path=path)
     near: list[str] = []
     for prefix in _prefixes(path):
         if os.path.lexists(prefix):
             if os.path.islink(prefix) and not os.path.exists(prefix):
-                return NotASpool("a symbolic link to nothing", path=prefix, advice="fix the link, or name the directory itself")
+                return NotASpool("a symbolic link to nothing", "fix the link, or name the directory itself", path=prefix)
             continue
         rest = os.path.relpath(path, prefix) if path != prefix else "."
         near = [os.path.normpath(os.path.join(found, rest)) for found in _near(prefix)]
         near.sort(key=lambda found: not os.path.isdir(found))  # stable: the nearest name first among those that exist
         break
     advice = _did_you_mean(near) or f"check the path, or make a spool: spooltop init {quoted(path)}"
-    return NotASpool("no such directory", path=path, advice=advice)
+    return NotASpool("no such directory", advice, path=path)
 
 
 def _did_you_mean(near: Sequence[str]) -> str:
@@ -342,7 +342,7 @@ def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None
     Raises ``NotASpool`` with the hint that fits, ``Unreadable`` where a component or a box gives no permission.
     """
     if not path:
-        raise NotASpool("an empty path", advice="name the directory that holds tmp, new and cur")
+        raise NotASpool("an empty path", "name the directory that holds tmp, new and cur")
     try:
         fd = open_path(path)
     except NotADirectoryError:
@@ -364,7 +364,7 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
     for box, mode in modes.items():
         if stat.S_ISLNK(mode):
             advice = f"a box must be a directory itself: name the spool that {box} points into"
-            raise NotASpool(f"its {box} is a symbolic link", path=path, advice=advice)
+            raise NotASpool(f"its {box} is a symbolic link", advice, path=path)
     if is_spool_like(modes):
         if (sign := _looks_like_mail(path, fd)) is None or as_spool:
             return IdentifiedPath("spool", path)

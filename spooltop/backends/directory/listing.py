@@ -331,7 +331,7 @@ def split_key(key: Key) -> tuple[Box, str, str]:
             folder, slash, name = rest.rpartition("/")
             if safe_name(name) and (box == Box.TMP or (box in ASIDE) is bool(slash)) and (not slash or safe_name(folder)):
                 return Box(box), folder, name
-    raise Unreadable("no message of this spool", advice="look again")
+    raise Unreadable("no message of this spool", "look again")
 
 
 def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentences: Mapping[str, str]) -> Payload:
@@ -348,12 +348,11 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
         with open(fd, "rb") as file:
             data = file.read(limit)
     except FileNotFoundError:
-        raise Unreadable("gone since", path=shown, advice="it was taken, finished or moved") from None
+        raise Unreadable("gone since", "it was taken, finished or moved", path=shown) from None
     except NotRegular as problem:
         raise Unreadable(kind_of_file(problem.status), path=shown) from None
     except PermissionError:
-        words = _closed_words(dirs, -1 if folder is None else folder, name)
-        raise Unreadable("permission denied", path=shown, advice=words) from None
+        raise Unreadable("permission denied", _closed_words(dirs, -1 if folder is None else folder, name), path=shown) from None
     except OSError as problem:
         what = "a symbolic link, not a message" if problem.errno == errno.ELOOP else str(problem.strerror)
         raise Unreadable(what, path=shown) from None

@@ -141,7 +141,7 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
         reason = pause_reason(request.options)
         (pause, pin), row = state, self._row()
         if os.path.isdir(row.name) and not os.path.islink(row.name):
-            raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
+            raise Unreadable(f"{OWN}/{PAUSED} is a directory", "find out who made it, and remove it", path=self._path)
         if request.action is Action.PAUSE:
             if pause is not None:
                 return Candidates(refused=[Refusal(row, f"it is paused already, {pause_words(pause, request.at)}")])

@@ -124,7 +124,7 @@ class FreshLook:
 
     def _unreadable(self, box: Box, why: str) -> Unreadable:
         what = why if box in why else f"{box}: {why}"
-        return Unreadable(what, path=self._path, advice="nothing was done; try again when it can be read")
+        return Unreadable(what, "nothing was done; try again when it can be read", path=self._path)
 
 
 def _scan(dirs: SpoolDirs, box: Box, *, untimed: dict[str, int] | None = None, at_most: int | None = None) -> BoxScan:

@@ -99,7 +99,7 @@ def who_has_path(path: str, folders: Iterable[OpenFolder], processes: Processes)
     lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
     found = folder_in(path, folders)
     if found is None:
-        raise Unreadable("nothing of this target", path=escape(path), advice="name a lock or a cursor file as it is listed")
+        raise Unreadable("nothing of this target", "name a lock or a cursor file as it is listed", path=escape(path))
     with _translate_errors(escape(path)), opened_below(*found) as folder:
         name = os.path.basename(path)
         asked = [Asked(os.lstat(name, dir_fd=folder), folder)]
@@ -113,7 +113,7 @@ def _translate_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise Unreadable("gone since", path=shown, advice="it was claimed, finished or moved") from None
+        raise Unreadable("gone since", "it was claimed, finished or moved", path=shown) from None
     except OSError as problem:
         raise Unreadable(str(problem.strerror), path=shown) from None
 

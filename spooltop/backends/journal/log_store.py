@@ -366,7 +366,7 @@ class LogStore(Struct):
             # Else it is another disk: no change of the queue frees it.
             kind = AuditFull if of_queue and error.errno in FULL else AuditFailed
             advice = "nothing is changed without it; free space or fix its permissions"
-            raise kind(f"{name} cannot be written: {error.strerror or error}", path=path, advice=advice) from error
+            raise kind(f"{name} cannot be written: {error.strerror or error}", advice, path=path) from error
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[LogLines]:
         """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
@@ -381,7 +381,7 @@ class LogStore(Struct):
         if place is not None:
             return self.path
         if self.state_dir is None:
-            raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
+            raise AuditFailed("there is no place for the journal", "set XDG_STATE_HOME or HOME")
         return state_of(self.state_dir, self.path)
 
     @contextmanager

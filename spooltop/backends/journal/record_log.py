@@ -406,7 +406,7 @@ class RecordLog(Generic[IntentT, ResultT]):
                 except OSError as error:
                     words = f"{what} cannot be read: {error.strerror}"
                     if required and log.trusted:
-                        raise Unreadable(words, path=log.path, advice=advice(error)) from error
+                        raise Unreadable(words, advice(error), path=log.path) from error
                     problems.append(words)
                     continue
                 if log.unread:
@@ -423,7 +423,7 @@ class RecordLog(Generic[IntentT, ResultT]):
         except OSError as error:
             words = f"{what} cannot be read: {error.strerror}"
             if required and not isinstance(error, PermissionError):  # whose log it is decides who may read it
-                raise Unreadable(words, path=self._store.path, advice=advice(error)) from error
+                raise Unreadable(words, advice(error), path=self._store.path) from error
             problems.append(words)
         return found, problems
 

@@ -53,7 +53,7 @@ class LayoutsBackend:
     def queue(self, target: Target, options: QueueOptions) -> Queue:
         layout = cast("Layout", target.where)
         advice = f"use {layout.name} itself for that"
-        raise Refused(f"{options.action}: not a spool ({layout.name})", path=target.display_name, advice=advice)
+        raise Refused(f"{options.action}: not a spool ({layout.name})", advice, path=target.display_name)
 
 
 def _check_above(path: str, environ: Environ) -> None:
@@ -64,8 +64,7 @@ def _check_above(path: str, environ: Environ) -> None:
     for _ in range(_LEVELS):
         above = os.path.dirname(above)
         if (layout := layout_of(above, environ)) is not None:
-            advice = f"open the queue: spooltop {quoted(above)}"
-            raise NotASpool(f"only a part of a queue ({layout.name})", path=path, advice=advice)
+            raise NotASpool(f"only a part of a queue ({layout.name})", f"open the queue: spooltop {quoted(above)}", path=path)
 
 
 def _named_layout(path: str, asked: OpenAs) -> Layout | None:
@@ -78,7 +77,7 @@ def _named_layout(path: str, asked: OpenAs) -> Layout | None:
     layout = find_layout(asked.as_kind, asked.environ)
     if layout is None:
         what = f"no layout is called {escape(asked.as_kind)}"
-        raise UsageError(what, advice="spooltop layouts lists them; spool is a job spool")
+        raise UsageError(what, "spooltop layouts lists them; spool is a job spool")
     return layout if os.path.isdir(path) else None
 
 

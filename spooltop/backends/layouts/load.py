@@ -170,7 +170,7 @@ def parse_layout(file: str, text: str) -> Layout:
 
 
 def _error(file: str, line: int, why: str) -> UsageError:
-    return UsageError(_at_line(file, line, why), advice="mend it; spooltop layouts shows those that load")
+    return UsageError(_at_line(file, line, why), "mend it; spooltop layouts shows those that load")
 
 
 def _at_line(file: str, line: int, why: str) -> str:
@@ -548,14 +548,14 @@ def read_layout(path: str) -> Layout:
         found = read_small(path, limit=_LIMIT, whole=True, follow=True)
     except OSError as error:
         why = os.strerror(error.errno or 0)
-        raise UsageError(f"{escape(path)}: cannot be read: {why}", advice="name a layout file, or a layout") from None
+        raise UsageError(f"{escape(path)}: cannot be read: {why}", "name a layout file, or a layout") from None
     try:
         text = found.data.decode()
     except UnicodeDecodeError as error:
         line = found.data[: error.start].count(b"\n") + 1
-        raise UsageError(f"{escape(path)}: line {line}: not UTF-8", advice="store it as UTF-8") from None
+        raise UsageError(f"{escape(path)}: line {line}: not UTF-8", "store it as UTF-8") from None
     if why := _why_mistrusted(os.path.dirname(path), found.status):
-        raise UsageError(f"{escape(path)}: {why}", advice="chown it to yourself and chmod go-w, if you trust it")
+        raise UsageError(f"{escape(path)}: {why}", "chown it to yourself and chmod go-w, if you trust it")
     return parse_layout(path, text)
 
 
@@ -579,7 +579,7 @@ def layout_files(environ: Environ) -> Iterator[LayoutFile]:
             continue  # most users and machines have none
         if (why := _why_mistrusted(folder, found)) and names:
             advice = "chown it to yourself and chmod go-w, if you trust what is in it"
-            yield LayoutFile(folder, None, UsageError(f"{escape(folder)}: {why}", advice=advice))
+            yield LayoutFile(folder, None, UsageError(f"{escape(folder)}: {why}", advice))
             continue
         for name in names:
             if not name.endswith(".toml") or name.startswith("."):

@@ -442,7 +442,7 @@ class LayoutReader:
         box, location = map(str, key) if isinstance(key, tuple) else ("", "")
         for row in self.rows(box, lambda file: file.location == location):
             return location, row
-        raise Unreadable("no message of this queue", path=escape(str(key)), advice="look again")
+        raise Unreadable("no message of this queue", "look again", path=escape(str(key)))
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         wanted = set(ids[:1000])
@@ -473,7 +473,7 @@ class LayoutReader:
             name = os.path.relpath(str(key), self._path)
             place = parent(self._root, name)
             if name not in self.alone and all(rule.path != name for rule in self._layout.locks):
-                raise Unreadable("nothing of this queue", path=escape(str(key)), advice="name a lock as it is listed")
+                raise Unreadable("nothing of this queue", "name a lock as it is listed", path=escape(str(key)))
         try:
             with place as (folder, last):
                 return self._around.holders(escape(name), os.stat(last, dir_fd=folder, follow_symlinks=False), folder)

@@ -5,4 +5,4 @@ from spooltop.errors import UsageError
 try:
     import redis as redis
 except ImportError:
-    raise UsageError("a queue in Redis needs the package redis", advice="pip install 'spooltop[redis]'") from None
+    raise UsageError("a queue in Redis needs the package redis", "pip install 'spooltop[redis]'") from None

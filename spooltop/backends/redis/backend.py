@@ -96,13 +96,12 @@ class RedisBackend(Struct):
         address = cast("StreamAddress", target.where)
         if address.pattern:
             advice = "name one; %2A is a star in a name"
-            raise UsageError(f"{options.action}: the name stands for several streams", path=address.shown, advice=advice)
+            raise UsageError(f"{options.action}: the name stands for several streams", advice, path=address.shown)
         connection = connect(address.url, Login.from_settings(options.words()))
         make = partial(StreamQueue, connection, address.stream, address.group)
         if options.create:
             if address.group is None:
-                advice = f"write {address.shown}/GROUP"
-                raise UsageError(f"{options.action}: no group is named", path=address.shown, advice=advice)
+                raise UsageError(f"{options.action}: no group is named", f"write {address.shown}/GROUP", path=address.shown)
             make = partial(StreamQueue.create, connection, address.stream, address.group)
         return make(address=address.shown, durable=options.durable)
 
@@ -121,5 +120,5 @@ def _maxlen(words: Environ) -> int:
     text = words.get("SPOOLTOP_STREAM_MAXLEN", "").strip() or "0"
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         what = f"SPOOLTOP_STREAM_MAXLEN={escape(text)} is not a whole number"
-        raise UsageError(what, advice="write SPOOLTOP_STREAM_MAXLEN=100000")
+        raise UsageError(what, "write SPOOLTOP_STREAM_MAXLEN=100000")
     return int(text)

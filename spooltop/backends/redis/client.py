@@ -55,7 +55,7 @@ class Nonsense(Unavailable):
     asked again."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the server answers nonsense: {escape(what)}", advice="look if it is a Redis server")
+        super().__init__(f"the server answers nonsense: {escape(what)}", "look if it is a Redis server")
 
 
 class ErrorReply(Exception):
@@ -129,7 +129,7 @@ def trouble_of(error: Exception) -> SpooltopError:
     """Returns what one of ``FAILURES`` means, or an error that the server answered: ``Unavailable`` where it is no answer."""
     if (text := reply_text(error)) is not None:
         kind, what, advice = known_reply(text)
-        return kind(what, advice=advice)
+        return kind(what, advice)
     if not isinstance(error, redis_errors.RedisError) or isinstance(error, redis_errors.InvalidResponse):
         return Nonsense("a far too long answer" if "far too long" in str(error) else "no answer of a Redis server")
     cause = error.__cause__ or error.__context__
@@ -160,7 +160,7 @@ def known_reply(text: str) -> Known:
 def trouble_of_connection(error: OSError) -> Unavailable:
     """Returns what a failed connection means."""
     what, advice = _connection_words(error)
-    return Unavailable(what, advice=advice)
+    return Unavailable(what, advice)
 
 
 def _connection_words(error: OSError) -> tuple[str, str]:
@@ -547,7 +547,7 @@ def parse_url(url: str, *, queue: str) -> SplitResult:
     """Parses a URL whose fragment names a ``queue``, as the advice of the error writes it. Raises ``UsageError`` for anything
     else than ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://`` and ``unix://``, and for an option that is not known."""
     # The complaint goes without the URL, which may have a password in it.
-    bad = UsageError("not the URL of a Redis server", advice=f"write redis://HOST:6379/0#{queue}, or unix:///SOCKET#{queue}")
+    bad = UsageError("not the URL of a Redis server", f"write redis://HOST:6379/0#{queue}, or unix:///SOCKET#{queue}")
     try:
         parts = urlsplit(as_redis(url))
         port = parts.port
@@ -562,7 +562,7 @@ def parse_url(url: str, *, queue: str) -> SplitResult:
         if name not in known:
             others = ", ".join(sorted(_OPTIONS | _TLS_OPTIONS))
             advice = "write rediss:// for TLS" if name in _TLS_OPTIONS else f"there are {others}"
-            raise UsageError(f"no option {escape(name)} in the URL of a server", path=without_secrets(parts), advice=advice)
+            raise UsageError(f"no option {escape(name)} in the URL of a server", advice, path=without_secrets(parts))
     return parts
 
 
@@ -629,7 +629,7 @@ class StreamAddress(Frozen):
             stream, group = group, ""
         if not stream or (slash and not group):
             shown = without_secrets(parts)
-            raise UsageError("no stream is named", path=shown, advice=f"write {shown}#{_FORM}")
+            raise UsageError("no stream is named", f"write {shown}#{_FORM}", path=shown)
         pattern = re.search(r"[*?\[]", stream) is not None
         url = as_redis(spec.partition("#")[0])
         return cls(url, without_secrets(parts), _plain(stream), _plain(group) if slash else None, pattern)

@@ -88,7 +88,7 @@ class RedisTickets:
             return None
         if action is None:
             return Unreadable("Redis does not report the processes of its clients", path=key)
-        return Refused(f"{action}: a queue in Redis is read-only here", path=key, advice=_EVICTED)
+        return Refused(f"{action}: a queue in Redis is read-only here", _EVICTED, path=key)
 
     def close(self) -> None:
         self._client.close()

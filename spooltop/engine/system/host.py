@@ -37,7 +37,7 @@ def iterated_by(pid: int, path: str) -> ClaimLost:
     """Builds the error for an iteration over claims that the process ``pid`` began and a child goes on with: the child would be
     a consumer that nobody started."""
     what = f"the claims are {is_its_child('iterated', pid)}"
-    return ClaimLost(what, path=path, advice="leave the loop; a child claims by calls of its own")
+    return ClaimLost(what, "leave the loop; a child claims by calls of its own", path=path)
 
 
 def _in_child() -> None:

@@ -50,14 +50,14 @@ def translate(error: OSError, path: str, doing: str) -> SpooltopError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "quota exceeded" if error.errno == errno.EDQUOT else "no space or no inodes left"
         acks = ": acks go on meanwhile" if doing in ("put", "claim") else ""
-        return SpoolFull(f"{doing}: {what}", path=path, advice=f"free some on this file system{acks}")
+        return SpoolFull(f"{doing}: {what}", f"free some on this file system{acks}", path=path)
     if error.errno == errno.EROFS:
-        return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice="mount it for writing")
+        return Refused(f"{doing}: {os.strerror(error.errno)}", "mount it for writing", path=path)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice=_as_owner(path))
+        return Refused(f"{doing}: {os.strerror(error.errno)}", _as_owner(path), path=path)
     if error.errno == errno.EXDEV:
-        return SpooltopError(f"{doing}: the boxes are on different file systems", path=path, advice="mount the spool as a whole")
-    return SpooltopError(f"{doing}: {os.strerror(error.errno) if error.errno else error}", path=path, advice=advice(error))
+        return SpooltopError(f"{doing}: the boxes are on different file systems", "mount the spool as a whole", path=path)
+    return SpooltopError(f"{doing}: {os.strerror(error.errno) if error.errno else error}", advice(error), path=path)
 
 
 def _as_owner(path: str) -> str:

@@ -280,7 +280,7 @@ class SpoolOpener(Struct, kw_only=True):
                 yield DirectoryOperator(self, dirs)
         except OSError as error:
             what = f"the spool cannot be accessed: {error.strerror or error}"
-            raise Unreadable(what, path=self.path, advice=advice(error)) from error
+            raise Unreadable(what, advice(error), path=self.path) from error
 
 
 class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):

@@ -535,7 +535,7 @@ class SelectedMessages:
         advice = "nothing was changed; run this as its owner or as root"
         for operation in denied:
             what = f"{box}/{escape(operation)}: permission denied"
-            self.unread.append(Unreadable(what, path=self._dirs.path, advice=advice))
+            self.unread.append(Unreadable(what, advice, path=self._dirs.path))
 
     def _chunks(self) -> Iterator[list[Message]]:
         progress = self._progress

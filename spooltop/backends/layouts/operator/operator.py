@@ -280,7 +280,7 @@ class Chooser:
         """Pins locks whose message is not there, named by their path or file name, or all of them."""
         chosen = [str(one) for one in (*(selection.ids or ()), *(selection.keys or ()))]
         if not chosen and not selection.everything:
-            raise UsageError("unlock: which lock?", advice="name it as spooltop locks lists it, or ALL for all that are stale")
+            raise UsageError("unlock: which lock?", "name it as spooltop locks lists it, or ALL for all that are stale")
         items, named = [], set()
         for path, (message, words) in self._reader.alone.items():
             shown = os.path.join(os.path.abspath(self._dirs.path), path)
@@ -555,7 +555,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         own = dirs.private_dir(create=True)
         assert own is not None  # create=True makes it or raises
         what = f"another spooltop has been changing this queue for {self._patience:.0f} s"
-        refused = Refused(what, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
+        refused = Refused(what, f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock", path=dirs.path)
         return self._locked(dirs, open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own)), stop, refused)
 
     def _program_locked(self, dirs: QueueDirs, stop: Stop) -> AbstractContextManager[None]:

@@ -249,7 +249,7 @@ class StepSender(OperatorConnection):
             except SpooltopError as error:
                 if lost is None and not (isinstance(error, Unavailable) and error.answer_lost):
                     raise
-                lost = AnswerLost(error.what, path=self.address, advice=error.advice)
+                lost = AnswerLost(error.what, error.advice, path=self.address)
                 if not isinstance(error, Unavailable):
                     break
         assert lost is not None  # else it has returned or raised
@@ -316,7 +316,7 @@ def chosen_way(server: OperatorConnection, look: Look, *, asked: bool) -> Requeu
 def _check_told(server: OperatorConnection, look: Look, *facts: str) -> None:
     """Raises ``Refused`` for a fact that this user may not ask for: what is not known is not taken for nothing."""
     for why in filter(None, map(look.hidden.get, facts)):
-        raise Refused(why, path=server.address, advice="spooltop -h names the rights that this user needs")
+        raise Refused(why, "spooltop -h names the rights that this user needs", path=server.address)
 
 
 def _last_was_taken(server: OperatorConnection) -> str:
@@ -400,7 +400,7 @@ def set_plan(server: OperatorConnection, look: Look, options: JsonObject) -> Can
     ``$``. Raises ``UsageError``."""
     source, value = options.get("source"), options.get("value")
     if not isinstance(source, str) or not isinstance(value, (str, int)) or isinstance(value, bool):
-        raise UsageError("set-cursor: which group, to what id?", advice="spooltop cursors URL --set GROUP=ID")
+        raise UsageError("set-cursor: which group, to what id?", "spooltop cursors URL --set GROUP=ID")
     groups = {group.name: group.last_delivered for group in look.groups}
     row = Row(source, Box.CUR, source, server.address, source=source)
     if source not in groups:
@@ -432,7 +432,7 @@ def _id(look: Look, value: str | int) -> str:
         return look.last
     found_id = re.match(_ID, str(value))
     if found_id is None:
-        raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")
+        raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", "write 1763900000123-0, 0 or $")
     return f"{int(found_id[1])}-{int(found_id[2] or 0)}"
 
 
@@ -505,7 +505,7 @@ class GroupChooser:
         boxes = self._request.boxes(SOURCES[action], self._server.address)
         copies = bool(self._request.options.get("copy"))
         if copies and action is not Action.REQUEUE:
-            raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
+            raise UsageError(f"{action}: --copy is for a requeue", "leave it out")
         again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
         if selection.empty:
             return Candidates()

@@ -404,8 +404,7 @@ class StreamClaim(HeldClaim):
         ``ended`` says how the attempt ended, for the reason of that. Raises ``Refused`` for other ``data``: an entry of a stream
         cannot be changed."""
         if data is not None:
-            advice = "put the remaining part as a message of its own, and ack"
-            raise Refused("an entry of a stream cannot be changed", advice=advice)
+            raise Refused("an entry of a stream cannot be changed", "put the remaining part as a message of its own, and ack")
         check_seconds("delay", delay, or_none=False)
         if self.attempt >= self._consumer.max_attempts:
             self.reject(f"failed in all of its {self.attempt} attempts", ended=ended)

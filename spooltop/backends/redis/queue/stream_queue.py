@@ -44,7 +44,7 @@ def _fields(data: Data, source: str | None) -> list[bytes]:
     content = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else data.read()
     check_bytes("data", content, "open the file in binary mode")
     if source == "":
-        raise UsageError("put: an empty source", advice="leave it out")
+        raise UsageError("put: an empty source", "leave it out")
     return [DATA, content, *([] if source is None else [SOURCE, source.encode(errors="surrogateescape")])]
 
 
@@ -174,10 +174,9 @@ class StreamQueue(Closing):
         """
         self._check_open()
         if id is not None:
-            advice = "use key= for a message that is put once"
-            raise UsageError("put: a stream gives its ids itself", path=self.name, advice=advice)
+            raise UsageError("put: a stream gives its ids itself", "use key= for a message that is put once", path=self.name)
         if not_before is not None:
-            raise UsageError("put: a stream delays no new message", path=self.name, advice="put it when it is due")
+            raise UsageError("put: a stream delays no new message", "put it when it is due", path=self.name)
         fields = _fields(data, source)
         if key is None:
             return self._put_group([fields], ())[0]
@@ -219,7 +218,7 @@ class StreamQueue(Closing):
         *answers, (local, _) = pipe.execute()
         if not local:
             what = "put: the message arrived, but the disk of the server did not answer in time"
-            raise PutUnknown(what, id="", path=self.name, advice="look at the disk of the server")
+            raise PutUnknown(what, "look at the disk of the server", id="", path=self.name)
         return answers
 
     @contextmanager
@@ -233,7 +232,7 @@ class StreamQueue(Closing):
                 raise
             what = f"{found.what}; the message may or may not have arrived"
             advice = "use key= for puts that are safe to repeat"
-            raise PutUnknown(what, id="", ids=before, path=self.name, advice=advice) from None
+            raise PutUnknown(what, advice, id="", ids=before, path=self.name) from None
 
     # Consumers
 
@@ -298,10 +297,10 @@ class StreamQueue(Closing):
                 gone = not self._redis.exists(self._names.stream)
             if not gone:
                 advice = "spooltop init makes it again, from the first entry on"
-                raise Unavailable("the stream has no such group any more", path=self.name, advice=advice) from None
+                raise Unavailable("the stream has no such group any more", advice, path=self.name) from None
             _make_group(self._redis, self._names.stream, self._names.group, self.name)
             what = "the stream and its group were gone: both were made again, empty"
-            raise Unavailable(what, path=self.name, advice="look if the server lost its data") from None
+            raise Unavailable(what, "look if the server lost its data", path=self.name) from None
 
     def claims_of_others(self) -> list[OthersClaims]:
         """Returns the claims of other consumers, of each with what its lease says."""
@@ -399,7 +398,7 @@ class StreamQueue(Closing):
             what = "name one of the groups of the stream" if groups else "the stream has no consumer group"
             names = ", ".join(sorted(map(escape, groups))[:20])
             advice = f"they are {names}" if groups else "spooltop init ADDRESS#STREAM/GROUP makes one"
-            raise NotASpool(what, path=self.name, advice=advice)
+            raise NotASpool(what, advice, path=self.name)
         return groups[group]
 
     def _counted_after(self, last: bytes) -> int:

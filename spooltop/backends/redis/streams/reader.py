@@ -597,7 +597,7 @@ class StreamReader:
         box, id = _key(key)
         fields = self._fetcher.entry(box, id)
         if fields is None:
-            raise Unreadable("its entry was deleted or trimmed", path=escape(id), advice="look again")
+            raise Unreadable("its entry was deleted or trimmed", "look again", path=escape(id))
         own = {name: value for name, value in fields.items() if not (box in ASIDE and name.startswith(b"~"))}
         data = own.get(b"data")
         if data is None:
@@ -669,7 +669,7 @@ class StreamReader:
 
 def _key(key: Key) -> tuple[Box, str]:
     if not isinstance(key, tuple) or len(key) < 2:
-        raise Unreadable("no message of this stream", path=escape(str(key)), advice="look again")
+        raise Unreadable("no message of this stream", "look again", path=escape(str(key)))
     return Box(key[0]), str(key[1])
 
 

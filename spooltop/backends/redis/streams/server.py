@@ -64,7 +64,7 @@ class StreamServer(RedisClient):
                 self._trouble = trouble
                 if self.seconds_left <= 0:
                     self._rest_until = monotonic() + _REST
-        raise Unavailable(self._trouble.what, path=self.address, advice=self._trouble.advice)
+        raise Unavailable(self._trouble.what, self._trouble.advice, path=self.address)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except SpooltopError as trouble:
-        raise Unavailable(trouble.what, advice=trouble.advice) from None
+        raise Unavailable(trouble.what, trouble.advice) from None
     except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
         raise Nonsense(f"not what was asked for ({type(error).__name__})") from None
 
@@ -103,7 +103,7 @@ class OperatorConnection(RedisClient):
         if isinstance(reply, ErrorReply):
             trouble = trouble_of(reply)
             if self.sent_before:  # it may have been done then, whatever the server says now
-                raise AnswerLost(trouble.what, path=self.address, advice=trouble.advice)
+                raise AnswerLost(trouble.what, trouble.advice, path=self.address)
             trouble.path = self.address
             raise trouble
         return reply
@@ -158,7 +158,7 @@ def check_master(server: OperatorConnection) -> None:
     (role,) = server.ask(("ROLE",))
     if not isinstance(role, ErrorReply) and text_of(list_of(role)[0]) != "master":
         what = "the server is a replica: it is changed on its master"
-        raise Refused(what, path=server.address, advice="open its master instead")
+        raise Refused(what, "open its master instead", path=server.address)
 
 
 # Answers of a server, checked and turned into plain values; and the ids of entries.
@@ -481,9 +481,9 @@ class Looker(Struct):
         if isinstance(groups, ErrorReply):
             self.kept.note(self._names.stream, None)
             if "no such key" in str(groups):
-                raise Unavailable("there is no such stream any more", advice="look if the server lost its data")
+                raise Unavailable("there is no such stream any more", "look if the server lost its data")
             if str(groups).startswith("WRONGTYPE"):
-                raise Unavailable("it is not a stream any more", advice="look who wrote over it")
+                raise Unavailable("it is not a stream any more", "look who wrote over it")
 
     def _parsed(self, replies: Sequence[Reply], *, fresh: bool) -> Look:
         clock, entries, group_facts, consumer_facts, records, paused, *lengths = replies
@@ -501,7 +501,7 @@ class Looker(Struct):
                 last = f"{time[0]}999-0"
         group = next((one for one in groups if one.name == self._names.group), None)
         if group is None:
-            raise Unavailable("the stream has no such group any more", advice="spooltop init makes it, from the first entry on")
+            raise Unavailable("the stream has no such group any more", "spooltop init makes it, from the first entry on")
         told = {} if isinstance(records, ErrorReply) else fields_of(list_of(records)[1])
         known = {name: text_of(record) for name, record in told.items()}
         consumers = [_consumer(one, known) for one in list_of(consumer_facts)]
@@ -789,7 +789,7 @@ def resolved(address: StreamAddress, login: Login) -> StreamAddress:
     what = "the name stands for several groups" if address.pattern else "the stream has several groups"
     names = sorted(escape(one.name if address.pattern else one.group or "") for one in found)
     advice = f"name one of them: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
-    raise NotASpool("the stream has no such group" if named else what, path=address.shown, advice=advice)
+    raise NotASpool("the stream has no such group" if named else what, advice, path=address.shown)
 
 
 def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
@@ -805,14 +805,14 @@ def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
     if not address.pattern:
         if not found:
             advice = f"spooltop init {address.server}#STREAM/GROUP makes one"
-            raise NotASpool("the stream has no consumer group", path=address.shown, advice=advice)
+            raise NotASpool("the stream has no consumer group", advice, path=address.shown)
         return found
     if len(found) > _GROUPS_AT_MOST:
         what = f"the name stands for {len(found):,} groups, more than can be watched at once"
-        raise NotASpool(what, path=address.shown, advice="write a narrower pattern")
+        raise NotASpool(what, "write a narrower pattern", path=address.shown)
     if not found:
         what = "no stream of such a name has a group" if address.group is None else "no stream of such a name has such a group"
-        raise NotASpool(what, path=address.shown, advice="redis-cli --scan --type stream lists the streams")
+        raise NotASpool(what, "redis-cli --scan --type stream lists the streams", path=address.shown)
     return found
 
 
@@ -842,7 +842,7 @@ def _groups(server: StreamServer, address: StreamAddress, names: Sequence[str]) 
                 if address.pattern:
                     continue
                 if what := next((what for word, what in _NO_STREAM.items() if word in str(reply)), ""):
-                    raise NotASpool(what, path=address.shown, advice=_there_are(server))
+                    raise NotASpool(what, _there_are(server), path=address.shown)
             with translate_errors():
                 yield name, [text_of(fields_of(one)["name"]) for one in list_of(reply)]
 
@@ -871,7 +871,7 @@ def _matching(server: StreamServer, address: StreamAddress) -> list[str]:
         found.update(names)
         if monotonic() > until:
             what = f"the server has too many keys to search for a pattern: {steps * _STEP:,} in {_PATIENCE:g} s were not all"
-            raise NotASpool(what, path=address.shown, advice="name the streams")
+            raise NotASpool(what, "name the streams", path=address.shown)
     return sorted(found)
 
 
