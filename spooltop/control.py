@@ -22,8 +22,7 @@ from msgspec import Struct, field
 
 from .backends.registry import identify, lock_source
 from .engine.arguments import closed
-from .errors import Closed, Refused, UsageError
-from .model import ConsumerList, Observation, Problem, Redactor, Severity, Snapshot, Target, has_scheme
+from .model import Action, Closed, Holders, Json, Key, Payload, Redactor, Refused, Target, UsageError, escape, has_scheme
 from .model.backend import (
     KeptView,
     Listing,
@@ -38,7 +37,7 @@ from .model.backend import (
     command_for,
 )
 from .model.plan import AuditTrail, Item, OperationRecord, Plan, Progress, Result, Selection, TrackedMessage
-from .model.vocabulary import Action, Holders, Json, Key, Payload, escape
+from .model.snapshot import ConsumerList, Observation, Problem, Severity, Snapshot
 from .observe.observer import Observer
 from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
 from .observe.thresholds import Thresholds

@@ -15,9 +15,7 @@ from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, r
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import fact_of, open_root, role_of, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judge
-from spooltop.model import Environ, Frozen, Row, escape
-
-from .errors import NotASpool, Unreadable
+from spooltop.model import Environ, Frozen, NotASpool, Row, Unreadable, escape
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 

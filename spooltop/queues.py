@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from spooltop.model import Environ, OpenAs, Queue, QueueOptions
+from spooltop.model import Environ, OpenAs, Queue, QueueOptions, Refused
 
 from .backends.registry import identify
-from .errors import Refused
 from .settings import load
 
 

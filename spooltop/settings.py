@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
-from spooltop.model import Environ, Frozen, Target, escape, full_name, has_password, has_scheme, parse_toml
+from spooltop.model import Environ, Frozen, Target, UsageError, escape, full_name, has_password, has_scheme, parse_toml
 
-from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds
 
 SYSTEM_FILE = "/etc/spooltop.toml"

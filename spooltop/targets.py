@@ -8,10 +8,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from spooltop.model import Box, Environ, OpenAs, Target, has_scheme
+from spooltop.model import Box, Environ, OpenAs, SpooltopError, Target, Unreadable, has_scheme
 
 from .backends import registry
-from .errors import SpooltopError, Unreadable
 from .run_each import run_each
 from .settings import Settings, load
 

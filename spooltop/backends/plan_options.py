@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from spooltop.errors import UsageError
-from spooltop.model import REASON_AT_MOST, JsonObject, escape_text, fill
+from spooltop.model import REASON_AT_MOST, JsonObject, UsageError, escape_text, fill
 from spooltop.model.vocabulary import size as size_words
 
 _SHOWN = 60

@@ -11,8 +11,7 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from spooltop.errors import NotASpool
-from spooltop.model import Backend, Clock, Environ, LockSource, OpenAs, Target, has_scheme, without_secrets
+from spooltop.model import Backend, Clock, Environ, LockSource, NotASpool, OpenAs, Target, has_scheme, without_secrets
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings

@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
-from spooltop.errors import SpooltopError, Unavailable, UsageError
-from spooltop.model import Snapshot, has_scheme
+from spooltop.model import Snapshot, SpooltopError, Unavailable, UsageError, has_scheme
 from spooltop.model.vocabulary import Clock, Closing, Environ, Row, cells, count, duration, fit, plain_locale, printable, rate
 from spooltop.run_each import call_watched, run_each
 

@@ -13,8 +13,7 @@ from contextlib import closing, suppress
 from functools import partial
 
 from spooltop import __version__
-from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
-from spooltop.model import escape, has_password, has_scheme
+from spooltop.model import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError, escape, has_password, has_scheme
 from spooltop.run_each import run_each
 
 from .context import Arguments, Dashboard, Opener, OutputFailed, Terminal, targets_of, watching

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from spooltop.errors import UsageError
-from spooltop.model import Box, Frozen, Selection, Sort, Verdict, parse_age, parse_rate, unescape
+from spooltop.model import Box, Frozen, Selection, Sort, UsageError, Verdict, parse_age, parse_rate, unescape
 from spooltop.startup import WITH_VALUE
 
 from .context import Arguments, Terminal

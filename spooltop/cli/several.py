@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
-from spooltop.model import Box, Snapshot, age, clock_time, count, escape, printable, since, without_secrets
+from spooltop.model import Box, Snapshot, SpooltopError, age, clock_time, count, escape, printable, since, without_secrets
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch
 from spooltop.targets import count_boxes
 

@@ -8,8 +8,7 @@ from spooltop.cli.context import Arguments, answered, here_or
 from spooltop.cli.render import as_text
 from spooltop.control import Control
 from spooltop.cursors.model import Cursor, parse_value
-from spooltop.errors import UsageError
-from spooltop.model import Action, Json, Selection, escape, parse_age, unescape
+from spooltop.model import Action, Json, Selection, UsageError, escape, parse_age, unescape
 
 from .render import cursor_lines, cursors_json
 

@@ -35,8 +35,7 @@ from spooltop.cursors.model import CursorSource, CursorWrite
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import REAL_FILES, GrowingFiles, closing, open_regular
-from spooltop.errors import Refused
-from spooltop.model import Clock, Frozen, Json, LockHolder, escape, json_object
+from spooltop.model import Clock, Frozen, Json, LockHolder, Refused, escape, json_object
 from spooltop.stop_event import StopEvent
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file

@@ -24,8 +24,8 @@ from spooltop.backends.journal.log_store import LogFiles, LogStore, with_above
 from spooltop.backends.journal.record_log import Intent, ItemOutcome, RecordType, Told
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
-from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
-from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, unredact
+from spooltop.model import Capabilities, CursorMismatch, CursorUnreadable, Refused, UsageError, unredact
+from spooltop.model.plan import Candidates, Item, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Json, Row, Stop, escape, same_json
 
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders

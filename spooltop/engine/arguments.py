@@ -6,8 +6,7 @@ import math
 import os
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
-from spooltop.errors import Closed, UsageError
-from spooltop.model import Clock
+from spooltop.model import Clock, Closed, UsageError
 
 from .names import LATEST
 

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
 from weakref import ref
 
-from spooltop.errors import ClaimLost, Closed, SpooltopError, Unreadable, UsageError
-from spooltop.model import ASIDE, DIED, Box, Clock, Closing, InterruptedMove, QueueCounts, QueueIdentity, Verdict, escape
+from spooltop.model import ClaimLost, Closed, InterruptedMove, QueueCounts, QueueIdentity, SpooltopError, Unreadable, UsageError
+from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict, escape
 
 from .arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
 from .dirs import OpenBoxes, SpoolDirs

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from msgspec import UNSET, UnsetType
 
-from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
-from spooltop.model import Clock, Closing, Json, JsonObject, escape, finite, json_object, same_json
+from spooltop.model import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
+from spooltop.model.vocabulary import Clock, Closing, Json, JsonObject, escape, finite, json_object, same_json
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
 from .atomic import drop_drafts, make_file, publish

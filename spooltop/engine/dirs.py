@@ -10,8 +10,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from spooltop.errors import Refused
-from spooltop.model import LIVE, Box, Closing
+from spooltop.model import LIVE, Box, Closing, Refused
 
 from .atomic import write_new
 from .system.files import Files, close_all, closing, read_small

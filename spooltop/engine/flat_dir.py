@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from spooltop.errors import Unreadable
-from spooltop.model import Clock
+from spooltop.model import Clock, Unreadable
 
 from .system.files import Files, close_all, closing, lock_within, open_regular, status_of
 from .system.host import is_gone, this_machine

@@ -8,8 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
-from spooltop.errors import MailFolder
-from spooltop.model import LIVE, Box, escape
+from spooltop.model import LIVE, Box, MailFolder, escape
 
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse

@@ -13,8 +13,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from spooltop.errors import UsageError
-from spooltop.model import Frozen, Owner, QueueIdentity, Verdict, escape, finite, json_object
+from spooltop.model import Frozen, Owner, QueueIdentity, UsageError, Verdict, escape, finite, json_object
 
 from .dirs import SpoolDirs
 from .names import in_cur

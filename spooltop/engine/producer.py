@@ -13,8 +13,7 @@ from weakref import WeakSet
 
 from msgspec import Meta, MsgspecError, json
 
-from spooltop.errors import LockTimedOut, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model import Box, Clock, Frozen, mover_of
+from spooltop.model import Box, Clock, Frozen, LockTimedOut, PutUnknown, Refused, SpooltopError, Unreadable, UsageError, mover_of
 
 from .arguments import Data, check_data, check_text
 from .atomic import discard, open_shared, publish_new

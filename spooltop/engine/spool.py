@@ -11,8 +11,7 @@ from functools import partial
 from queue import Empty
 from typing import Any, cast, overload
 
-from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
-from spooltop.model import LIVE, Box, Clock, Closing, Guarantee, Pause, QueueIdentity
+from spooltop.model import LIVE, Box, ClaimLost, Clock, Closing, Guarantee, NotASpool, Pause, QueueIdentity, Refused, Unreadable
 
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
 from .consumer import Claim, Consumer, SpoolMover

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from spooltop.cli.commands.show import look
 from spooltop.cli.context import Arguments
-from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model import Lock, escape
+from spooltop.model import Lock, SpooltopError, Unreadable, escape
 
 from .render import lock_json, lock_lines, ticket_lines
 

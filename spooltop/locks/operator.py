@@ -30,8 +30,7 @@ from spooltop.backends.journal.record_log import PART, Intent, ItemOutcome, Logg
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
 from spooltop.engine.tickets import FileTicket, file_tickets, freshen_next, parse_file_ticket
-from spooltop.errors import UsageError
-from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, Selection
+from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, Selection, UsageError
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
 from .lock_files import (

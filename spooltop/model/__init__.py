@@ -1,5 +1,7 @@
-"""Values that all packages share, frozen, and the interfaces of a backend and of a queue: one namespace for all of them. Only the
-grammar of filters (``query``) stands apart, as it takes 5 ms to load."""
+"""Values that all packages share, frozen, the interfaces of a backend and of a queue, and the errors: one namespace for all of
+them. Only the grammar of filters (``query``) stands apart, as it takes 5 ms to load."""
+
+from spooltop.errors import *  # noqa: F403
 
 from .backend import *  # noqa: F403
 from .plan import *  # noqa: F403

@@ -26,8 +26,7 @@ from msgspec import field
 from spooltop.backends.directory.trials import ScratchDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.engine.system.syscalls import end_with_parent, rename_noreplace
-from spooltop.errors import Refused, SpooltopError
-from spooltop.model import Frozen
+from spooltop.model import Frozen, Refused, SpooltopError
 
 # Times of operations, gathered from several processes and boiled down to percentiles: counts of nanoseconds, each with its first
 # bits only, which are small enough to be sent, and to be added up.

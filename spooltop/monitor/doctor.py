@@ -12,8 +12,7 @@ from functools import partial
 
 from spooltop.backends.access import quoted
 from spooltop.control import Control
-from spooltop.errors import Refused
-from spooltop.model import Disk, FolderState, MountState, PlaceFacts, Problem, Severity, Snapshot, Trial, has_scheme
+from spooltop.model import Disk, FolderState, MountState, PlaceFacts, Problem, Refused, Severity, Snapshot, Trial, has_scheme
 from spooltop.model.vocabulary import DAY, HOUR, Action, Frozen, count, duration, escape, percent, size
 
 # Result of one check of ``spooltop doctor``.

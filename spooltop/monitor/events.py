@@ -16,8 +16,7 @@ from msgspec import Struct, field
 
 from spooltop.control import Control
 from spooltop.cursors.model import cursors_by_key
-from spooltop.errors import SpooltopError
-from spooltop.model import Clock, Frozen, Json, JsonObject, OperationRecord, Problem, Selection, Snapshot, escape
+from spooltop.model import Clock, Frozen, Json, JsonObject, OperationRecord, Problem, Selection, Snapshot, SpooltopError, escape
 
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""

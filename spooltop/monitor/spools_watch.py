@@ -27,8 +27,7 @@ from math import inf
 from msgspec import Struct, field
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
-from spooltop.model import ASIDE, Box, Clock, Frozen, Observation, Problem, Rates, Snapshot, pause_words, span
+from spooltop.model import ASIDE, Box, Clock, Frozen, Observation, Problem, Rates, Snapshot, SpooltopError, pause_words, span
 from spooltop.run_each import run_each
 
 _NUMBER = r"([0-9]+)"

@@ -18,8 +18,8 @@ from msgspec import Meta, MsgspecError, Struct, convert, field, json
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
-from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model import LONGEST_FILTER, Clock, Environ, KeptView, Problem, Severity, Snapshot, clock_time, escape, unescape
+from spooltop.model import LONGEST_FILTER, KeptView, Problem, Refused, Severity, Snapshot, Unreadable, UsageError
+from spooltop.model.vocabulary import Clock, Environ, clock_time, escape, unescape
 
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""

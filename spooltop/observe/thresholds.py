@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.errors import UsageError
-from spooltop.model import Environ, Frozen, parse_age
+from spooltop.model import Environ, Frozen, UsageError, parse_age
 
 PREFIX = "SPOOLTOP_"
 

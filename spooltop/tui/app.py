@@ -13,8 +13,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
-from spooltop.model import Clock, KeptView
+from spooltop.model import Clock, KeptView, SpooltopError
 from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .commands import View

@@ -20,8 +20,7 @@ from typing import TypeVar
 from textual.message_pump import MessagePump
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
-from spooltop.model import ConsumerList, ConsumerRow, KeptView, Listing, ListQuery, Observation, Snapshot
+from spooltop.model import ConsumerList, ConsumerRow, KeptView, Listing, ListQuery, Observation, Snapshot, SpooltopError
 from spooltop.model.vocabulary import Clock, Key, Row, age, size
 
 from .messages import (

@@ -14,8 +14,7 @@ from msgspec.structs import asdict, replace
 
 from spooltop.cursors.files import WriterWatch
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.errors import NotASpool
-from spooltop.model import WHOLE, Action, LockHolder, Observation, Queue, QueueOptions, Target
+from spooltop.model import WHOLE, Action, LockHolder, NotASpool, Observation, Queue, QueueOptions, Target
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 
 from ..journal.log_store import STATE_DIR, LogStore

@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets import file_tickets
-from spooltop.errors import NotASpool, SpooltopError, Unreadable
-from spooltop.model import LIVE, Box, Frozen, escape, is_lock_name
+from spooltop.model import LIVE, Box, Frozen, NotASpool, SpooltopError, Unreadable, escape, is_lock_name
 
 from ..access import quoted, sudo_name, user_name
 from .scan import boxes_in, first_names, is_spool_at, is_spool_like, open_path

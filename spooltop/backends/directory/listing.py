@@ -19,8 +19,7 @@ from msgspec import Struct
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name, is_own_id, parse
 from spooltop.engine.system.files import NotRegular, open_regular
-from spooltop.errors import Unreadable
-from spooltop.model import ASIDE, Box, Key, ListProgress, ListQuery, Payload, Row, Stop, Verdict, escape
+from spooltop.model import ASIDE, Box, Key, ListProgress, ListQuery, Payload, Row, Stop, Unreadable, Verdict, escape
 from spooltop.model import query as filters
 
 from ..access import closed_words, user_name

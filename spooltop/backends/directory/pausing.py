@@ -12,8 +12,8 @@ from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.engine.system.files import status_of
-from spooltop.errors import Unreadable
-from spooltop.model import Candidates, Capabilities, Item, Observation, Pause, Plan, Refusal, Request, RowItem, pause_words
+from spooltop.model import Capabilities, Observation, Pause, Unreadable, pause_words
+from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
 from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of

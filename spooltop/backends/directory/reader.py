@@ -17,9 +17,8 @@ from spooltop.engine import counters
 from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import read_pause
-from spooltop.errors import Unreadable
 from spooltop.locks.lock_files import LockFiles, folder_closed, holder_info, message_locks
-from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, Mount, TrackedMessage
+from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, Mount, TrackedMessage, Unreadable
 from spooltop.model.snapshot import BoxState, ConsumerList, Disk, Observation, Pause, Watch
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row, Stop
 

@@ -12,8 +12,7 @@ import threading
 from collections.abc import Sequence
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.errors import Unreadable
-from spooltop.model import Box, Observation, Progress
+from spooltop.model import Box, Observation, Progress, Unreadable
 
 from .events.flow import last_claim
 from .listing import by_column, time_of

@@ -13,8 +13,7 @@ from spooltop.engine import names
 from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
-from spooltop.errors import Unreadable
-from spooltop.model import Box, Capabilities, Disk, Frozen, Holders, Holding, Key, Verdict, Viewer, escape
+from spooltop.model import Box, Capabilities, Disk, Frozen, Holders, Holding, Key, Unreadable, Verdict, Viewer, escape
 
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from spooltop.errors import AuditFailed, SpooltopError, Unreadable
-from spooltop.model import Action, Capabilities, Clock, Frozen, Row, Stop, escape
+from spooltop.model import Action, AuditFailed, Capabilities, Clock, Frozen, Row, SpooltopError, Stop, Unreadable, escape
 from spooltop.model.plan import (
     Actor,
     AuditLine,

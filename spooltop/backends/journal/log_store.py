@@ -25,8 +25,7 @@ from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
 from spooltop.engine.system.files import closing as closing_fd
 from spooltop.engine.system.syscalls import fallocate
-from spooltop.errors import AuditFailed, AuditFull
-from spooltop.model import has_scheme
+from spooltop.model import AuditFailed, AuditFull, has_scheme
 
 # Names of the logs and of operations, and the file operations that they need beyond those of messages. They are methods of the
 # same object as the others, so that a test that ends the process at the k-th operation, or lets it fail, covers them too.

@@ -61,8 +61,8 @@ from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
 from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
 from spooltop.engine.system.syscalls import advice
-from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model import Action, Actor, Frozen, Json, JsonObject, Outcome, Plan, Progress, escape, unescape
+from spooltop.model import Actor, AuditFailed, Outcome, Plan, Progress, Unreadable
+from spooltop.model.vocabulary import Action, Frozen, Json, JsonObject, escape, unescape
 
 from .log_store import OPERATION, LogStore
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from typing import cast
 
-from spooltop.errors import NotASpool, Refused, UsageError
-from spooltop.model import Environ, OpenAs, OpenedOperator, OpenedTarget, OpenSettings, Queue, QueueOptions, Target, escape
+from spooltop.model import Environ, NotASpool, Queue, QueueOptions, Refused, Target, UsageError, escape
+from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 
 from ..access import quoted
 from ..surroundings import Surroundings

@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from spooltop.engine.system.files import read_small, why_mistrusted
-from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import Action, Environ, Frozen, escape, parse_age, parse_toml
+from spooltop.model import Action, Environ, Frozen, SpooltopError, UsageError, escape, parse_age, parse_toml
 
 from .definition import (
     BOXES,

@@ -12,8 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from spooltop.engine.system.files import REAL_FILES
-from spooltop.errors import Unreadable
-from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, TrackedMessage
+from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, TrackedMessage, Unreadable
 from spooltop.model.snapshot import Ages, BoxState, ConsumerList, ConsumerRow, Observation, VerdictCounts, Watch
 from spooltop.model.vocabulary import (
     ASIDE,

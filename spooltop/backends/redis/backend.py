@@ -10,8 +10,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
-from spooltop.model import Environ, Labels, Queue, QueueOptions, Target, escape
+from spooltop.model import Environ, Labels, NotASpool, Queue, QueueOptions, SpooltopError, Target, Unavailable, UsageError, escape
 from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 
 from ..surroundings import Surroundings

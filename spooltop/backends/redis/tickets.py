@@ -9,8 +9,7 @@ import time
 from urllib.parse import unquote
 
 from spooltop.engine.tickets import EPOCH_MS, RedisTicket, parse_redis_ticket
-from spooltop.errors import Refused, SpooltopError, Unreadable
-from spooltop.model import Action, Clock, Key, Lock, LockHolder, escape
+from spooltop.model import Action, Clock, Key, Lock, LockHolder, Refused, SpooltopError, Unreadable, escape
 
 from .client import (
     ErrorReply,

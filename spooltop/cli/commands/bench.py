@@ -9,8 +9,7 @@ from typing import Any
 
 from spooltop.backends.directory.storage.disk import mount_of
 from spooltop.backends.directory.trials import trial_parent
-from spooltop.errors import NotASpool, Refused, UsageError
-from spooltop.model import count, escape, fit, has_scheme, size, without_secrets
+from spooltop.model import NotASpool, Refused, UsageError, count, escape, fit, has_scheme, size, without_secrets
 from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown
 
 from ..context import Arguments, ProgressLine, Terminal, here_or, interrupted_by_signals

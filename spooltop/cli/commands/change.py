@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from spooltop.control import Control
-from spooltop.errors import Refused, Stopped, UsageError
-from spooltop.model import Confirm, Outcome, Plan, Result, Selection, TrackedMessage, has_scheme
+from spooltop.model import Confirm, Outcome, Plan, Refused, Result, Selection, Stopped, TrackedMessage, UsageError, has_scheme
 from spooltop.model.vocabulary import ASIDE, WHOLE, Action, Box, Json, JsonObject, duration, escape
 from spooltop.operate.operations import accepts, confirm_words
 

@@ -17,8 +17,8 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
-from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import CODES, LIVE, Box, Frozen, Severity, Snapshot, age, count, escape, parse_age, pause_words
+from spooltop.model import CODES, Severity, Snapshot, SpooltopError, UsageError, pause_words
+from spooltop.model.vocabulary import LIVE, Box, Frozen, age, count, escape, parse_age
 from spooltop.run_each import run_each
 
 from ..context import Arguments, targets_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spooltop.errors import UsageError
-from spooltop.model import parse_age, printable
+from spooltop.model import UsageError, parse_age, printable
 from spooltop.monitor.doctor import Diagnosis, diagnose, examined, exit_code
 
 from ..context import Arguments, Terminal, interrupted_by_signals, while_waiting

@@ -11,8 +11,7 @@ from queue import Queue
 from msgspec import Struct, field
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
-from spooltop.model import Json, Snapshot
+from spooltop.model import Json, Snapshot, SpooltopError
 from spooltop.monitor.events import OperationFeed, QueueEvent, TargetEvents, Watching, as_json, as_text
 
 from ..context import Arguments, Terminal, dumps, signals_to, targets_of

@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from spooltop.errors import UsageError
 from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, layout_warnings, try_layout
-from spooltop.model import Row, escape
+from spooltop.model import Row, UsageError, escape
 from spooltop.model import vocabulary as units
 
 from ..context import NOTHING_MATCHED, Arguments

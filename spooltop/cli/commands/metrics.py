@@ -18,8 +18,8 @@ from msgspec import Struct, field
 from spooltop import __version__
 from spooltop.control import Control
 from spooltop.cursors.model import VERDICTS, Cursor, cursors_by_key
-from spooltop.errors import SpooltopError, Unreadable, UsageError
-from spooltop.model import CODES, Action, Box, Clock, Json, Observation, OperationRecord, Outcome, Snapshot, escape, parse_age
+from spooltop.model import CODES, Observation, OperationRecord, Outcome, Snapshot, SpooltopError, Unreadable, UsageError
+from spooltop.model.vocabulary import Action, Box, Clock, Json, escape, parse_age
 from spooltop.monitor.events import OperationFeed, Watching
 
 from ..context import Arguments, dumps, signals_to, targets_of

@@ -13,8 +13,8 @@ from math import ceil
 from shlex import quote
 from typing import Any
 
-from spooltop.errors import ClaimLost, SpooltopError, Unavailable, UsageError
-from spooltop.model import Frozen, InterruptedMove, MessageMover, Queue, QueueCounts, Stop, escape
+from spooltop.model import ClaimLost, Frozen, SpooltopError, Stop, Unavailable, UsageError, escape
+from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
 from spooltop.operate.operations import confirm_for
 from spooltop.settings import load
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
-from spooltop.model import Snapshot, parse_age
+from spooltop.model import DoesNotAnswer, Snapshot, SpooltopError, Unreadable, UsageError, parse_age
 from spooltop.run_each import run_each
 
 from ..context import PATIENCE, Arguments, R, answered, targets_of, while_waiting

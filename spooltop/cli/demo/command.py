@@ -10,8 +10,7 @@ from contextlib import nullcontext
 from types import FrameType
 
 from spooltop.engine import Spool
-from spooltop.errors import Refused, UsageError
-from spooltop.model import Action, Environ, escape
+from spooltop.model import Action, Environ, Refused, UsageError, escape
 
 from ..commands.status import show_status
 from ..context import Arguments

@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 from spooltop.backends.directory import trials
 from spooltop.backends.journal.log_store import STATE_DIR, state_of
-from spooltop.errors import NotASpool, Refused
-from spooltop.model import escape
+from spooltop.model import NotASpool, Refused, escape
 
 _PREFIX = "spooltop-demo-"
 STREAM, WORKING = "memex", "workers"

@@ -29,8 +29,7 @@ from typing import Any
 
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
-from spooltop.errors import ClaimLost, SpooltopError
-from spooltop.model import DIED, Frozen, Json, JsonObject, Queue, QueueClaim
+from spooltop.model import DIED, ClaimLost, Frozen, Json, JsonObject, Queue, QueueClaim, SpooltopError
 
 # Processes that end with the process that started them, however it ends.
 # Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads

@@ -17,8 +17,7 @@ from spooltop.backends.redis.queue.group_consumer import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.engine.system.syscalls import end_with_parent
-from spooltop.errors import Refused, Unavailable, UsageError
-from spooltop.model import Action, Box, Environ, Selection, escape
+from spooltop.model import Action, Box, Environ, Refused, Selection, Unavailable, UsageError, escape
 
 from .demo_dir import STREAM, WORKING, socket_in
 from .scenario import NEWEST, Acts, Child, OpenQueue, Scenario, fork, row

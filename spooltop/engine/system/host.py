@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
-from spooltop.errors import ClaimLost
-from spooltop.model import Frozen, parse_mounts
+from spooltop.model import ClaimLost, Frozen, parse_mounts
 
 # Forks: what a process holds stays its own, and its children begin anew.
 

@@ -19,8 +19,7 @@ from textual.screen import Screen, ScreenResultType
 from textual.strip import Strip
 
 from spooltop.control import Control
-from spooltop.errors import SpooltopError
-from spooltop.model import Clock, Result, Snapshot, Sort
+from spooltop.model import Clock, Result, Snapshot, Sort, SpooltopError
 
 from ..commands import (
     GOES,

@@ -9,7 +9,6 @@ from functools import partial
 from textual.events import Key as KeyEvent
 from textual.screen import ScreenResultType
 
-from spooltop.errors import SpooltopError
 from spooltop.model import (
     Action,
     AuditTrail,
@@ -23,6 +22,7 @@ from spooltop.model import (
     Refusal,
     Result,
     Selection,
+    SpooltopError,
     escape,
     query,
     said,

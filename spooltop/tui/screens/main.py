@@ -14,9 +14,8 @@ from textual.message import Message
 
 from spooltop.cursors.draw import cursor_detail, cursor_table
 from spooltop.cursors.form import SetCursorScreen
-from spooltop.errors import SpooltopError
 from spooltop.locks.draw import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
-from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, escape, escape_text
+from spooltop.model import ASIDE, Action, Box, Problem, Result, Row, Selection, Snapshot, Sort, SpooltopError, escape, escape_text
 
 from ..commands import BOX_OF, LISTS, READING, ROOTS, SORTED, TABS, CommandContext, KeyCommand, View, by_id, footer, own_command
 from ..draw.elements import BLANK, Line, Lines, Style, dim, faded, join, point_out, restyle, shown, when, within

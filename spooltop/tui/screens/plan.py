@@ -15,8 +15,7 @@ from textual.events import Key
 from textual.message import Message
 
 from spooltop.cursors.draw import cursor_since
-from spooltop.errors import SpooltopError, UsageError
-from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, TrackedMessage
+from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, SpooltopError, TrackedMessage, UsageError
 from spooltop.model.vocabulary import (
     ASIDE,
     PAST,

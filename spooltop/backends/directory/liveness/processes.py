@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from spooltop.engine.system.host import PROC, Machine, this_machine
 from spooltop.engine.system.syscalls import cached_file_id
-from spooltop.errors import UsageError
-from spooltop.model import EXITED, RUNNING, Device, Frozen, LockLine, Mount, Verdict, escape, parse_locks, program_of
+from spooltop.model import EXITED, RUNNING, Device, Frozen, LockLine, Mount, UsageError, Verdict, escape, parse_locks, program_of
 
 # Reads ``/proc`` (proc(5)): what it tells about a process that psutil does not, or only at several times the cost. Measured per
 # process, on a machine with 408 of them, in µs of CPU: start in clock ticks, state and number of threads 14, by psutil 74; open

@@ -17,8 +17,7 @@ from spooltop.engine import names, presence
 from spooltop.engine.atomic import write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import advice
-from spooltop.errors import PutUnknown, Unreadable, UsageError
-from spooltop.model import LIVE, Action, Box, Capabilities, JsonObject, Operator, Redactor, Row, Stop, Verdict, escape, program
+from spooltop.model import Capabilities, Operator, PutUnknown, Redactor, Unreadable, UsageError
 from spooltop.model.plan import (
     BATCH,
     AuditTrail,
@@ -34,6 +33,7 @@ from spooltop.model.plan import (
     Request,
     RowItem,
 )
+from spooltop.model.vocabulary import LIVE, Action, Box, JsonObject, Row, Stop, Verdict, escape, program
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, ref_of, undos_of
 from ...journal.log_store import FULL, STATE_DIR, LogStore

@@ -19,8 +19,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine import set_aside
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.errors import Unreadable
-from spooltop.model import BATCH, Candidates, Item, Progress, Refusal, Request, again_words, query
+from spooltop.model import BATCH, Candidates, Item, Progress, Refusal, Request, Unreadable, again_words, query
 from spooltop.model.vocabulary import (
     ASIDE,
     DIED,

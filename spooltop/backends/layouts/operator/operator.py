@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
-from spooltop.errors import AuditFailed, Refused, UsageError
-from spooltop.model import Action, Box, Capabilities, Clock, Frozen, Row, Stop, Verdict, escape
+from spooltop.model import Action, AuditFailed, Box, Capabilities, Clock, Frozen, Refused, Row, Stop, UsageError, Verdict, escape
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 
 from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, changed, outcome_of, ref_of

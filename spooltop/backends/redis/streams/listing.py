@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from spooltop.errors import Unavailable
-from spooltop.model import ASIDE, Box, Frozen, Key, ListQuery, Owner, Row, Selection, Verdict
+from spooltop.model import ASIDE, Box, Frozen, Key, ListQuery, Owner, Row, Selection, Unavailable, Verdict
 
 from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import LATER, StreamNames

@@ -13,8 +13,7 @@ from msgspec import Struct
 from spooltop.backends.access import user_name
 from spooltop.cursors.model import CursorSource
 from spooltop.engine.pausing import pause_from
-from spooltop.errors import Unavailable, Unreadable
-from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, OpenSettings, TrackedMessage
+from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, OpenSettings, TrackedMessage, Unavailable, Unreadable
 from spooltop.model.query import MessageFacts, parse
 from spooltop.model.snapshot import (
     BoxState,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from spooltop.errors import AnswerLost, NotASpool, Refused, SpooltopError, Unavailable
-from spooltop.model import Action, Box, Capabilities, Frozen, Owner, Verdict, age, escape
+from spooltop.model import AnswerLost, Capabilities, NotASpool, Refused, SpooltopError, Unavailable
+from spooltop.model.vocabulary import Action, Box, Frozen, Owner, Verdict, age, escape
 
 from ...surroundings import Connection, LocalClient, Surroundings
 from ..client import (
