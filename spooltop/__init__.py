@@ -27,8 +27,9 @@ How one message travels, from the key ``r`` to rename(2), and back into the list
 3. ``operate/operations.py`` says what has to be typed; applies the plan, keeps the results
 4. ``backends/directory/rescan.py`` looks at the boxes anew, and judges the holders
 5. ``backends/directory/operator/planning.py`` pins each message that may go, and says why the others may not
-6. ``backends/journal/item_operator.py`` takes the plan step by step: intent, change, result, for every kind of queue
-7. ``backends/journal/record_log.py`` writes the two lines and reads them back, for undo and for ``ops``
+6. ``backends/journal.py`` takes the plan step by step: intent, change, result, for every kind of queue; writes the two lines,
+   and reads them back, for undo and for ``ops``
+7. ``backends/log_store.py`` appends them to a file of its own, and begins a new one where it is large
 8. ``backends/directory/operator/moving.py`` sorts the messages of a step into runs from one folder into one, tests the holder
    and the file of each again, and renames it
 9. ``backends/directory/operator/operator.py`` ties these together, and pins the way back

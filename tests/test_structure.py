@@ -21,7 +21,7 @@ import tests
 PACKAGE = Path(spooltop.__file__).parent
 BAD_OPENINGS = re.compile(r"(Of|What|Whose|Where|Whether|One)\b")
 LAYERS = (
-    "model", "engine", "observe", "operate", "cli", "tui", "backends.directory", "backends.journal",
+    "model", "engine", "observe", "operate", "cli", "tui", "backends.directory",
     "backends.layouts", "backends.redis", "cursors", "locks",
 )  # fmt: skip
 

@@ -30,7 +30,6 @@ from spooltop.backends.directory.events.watcher import in_order, listening, watc
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage.location import folder_in, opened_below
 from spooltop.backends.directory.world import System
-from spooltop.backends.journal.record_log import Time
 from spooltop.cursors.model import CursorSource, CursorWrite
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
@@ -187,7 +186,7 @@ REMEMBERED = 3600.0
 class _Line(Struct):
     """A line about a write, as ``engine.cursors.note`` makes it."""
 
-    time: Time
+    time: Annotated[float, Meta(ge=0, lt=1e15)]
     file: str
     source: str
     pid: Annotated[int, Meta(gt=0, lt=1 << 31)]

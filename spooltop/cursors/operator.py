@@ -11,17 +11,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from spooltop.backends.directory.world import OpenOptions, System
-from spooltop.backends.journal.item_operator import (
+from spooltop.backends.journal import (
+    Intent,
+    ItemOutcome,
     PinnedChange,
+    RecordType,
     Skipped,
     Standing,
+    Told,
     ValueOperator,
     check_folder,
     folder_id,
     ref_of,
 )
-from spooltop.backends.journal.log_store import LogFiles, LogStore, with_above
-from spooltop.backends.journal.record_log import Intent, ItemOutcome, RecordType, Told
+from spooltop.backends.log_store import LogFiles, LogStore, with_above
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.model import Capabilities, CursorMismatch, CursorUnreadable, Refused, UsageError, unredact

@@ -16,17 +16,24 @@ from spooltop.backends.directory.liveness.processes import read_table
 from spooltop.backends.directory.storage.disk import is_local, mount_of
 from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
 from spooltop.backends.directory.world import OpenOptions, System
-from spooltop.backends.journal.item_operator import (
+from spooltop.backends.journal import (
+    PART,
     Account,
+    Intent,
+    ItemOutcome,
+    LoggedOperation,
+    Number,
     PinnedChange,
+    RecordType,
     SingleOperator,
     Skipped,
+    Time,
+    Told,
     check_folder,
     folder_id,
     ref_of,
 )
-from spooltop.backends.journal.log_store import LogStore, with_above
-from spooltop.backends.journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Time, Told
+from spooltop.backends.log_store import LogStore, with_above
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
 from spooltop.engine.tickets import FileTicket, file_tickets, freshen_next, parse_file_ticket

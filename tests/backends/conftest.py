@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 
 Interpose = Callable[..., None]
 

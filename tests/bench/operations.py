@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from spooltop.backends.directory.journal import MOVES, BatchOutcome, MoveIntent, MoveRun
-from spooltop.backends.journal.log_store import LogFiles, LogStore
-from spooltop.backends.journal.record_log import RecordLog, encode_intent, encode_result
+from spooltop.backends.journal import RecordLog, encode_intent, encode_result
+from spooltop.backends.log_store import LogFiles, LogStore
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import BATCH
 from spooltop.model.vocabulary import Action

@@ -1,4 +1,4 @@
-"""The public form of the journals, as ``backends.journal.record_log`` documents it, for other programs with a JSON parser."""
+"""The public form of the journals, as ``backends.journal`` documents it, for other programs with a JSON parser."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.journal import record_log
+from spooltop.backends import journal
 from spooltop.model.plan import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import ALL, ROOT_STATE, LayoutWorld, LockWorld, SpoolWorld, World
 from tests.stream_builders import StreamWorld
 from tests.stream_servers import KINDS, running
 
-DOCUMENTED = [line.split() for line in (record_log.__doc__ or "").splitlines() if line.startswith("    ")]
+DOCUMENTED = [line.split() for line in (journal.__doc__ or "").splitlines() if line.startswith("    ")]
 COMMON = {words[0]: words[1:] for words in DOCUMENTED if words[0] in ("line", "intent", "result")}
 ACTOR = {"uid", "pid", "sudo_user", "ssh_connection", "tty"}
 

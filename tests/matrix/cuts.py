@@ -19,7 +19,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
 
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 from spooltop.errors import SpooltopError
 from tests.engine.helpers import CHANGING, LOOKING, SYNCING
 

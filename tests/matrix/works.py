@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from spooltop.backends.directory.trials import try_all
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 from spooltop.cli.commands.move import forget_ended, move_messages
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
 from spooltop.engine.system.files import Files

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spooltop.backends.journal.item_operator import SingleOperator, Skipped
-from spooltop.backends.journal.log_store import LogStore
-from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, RecordType, Told
+from spooltop.backends.journal import Intent, ItemOutcome, LoggedOperation, RecordType, SingleOperator, Skipped, Told
+from spooltop.backends.log_store import LogStore
 from spooltop.model.backend import Capabilities
 from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Row

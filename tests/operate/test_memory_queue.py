@@ -7,7 +7,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from spooltop.backends.journal.log_store import LogFiles, LogStore
+from spooltop.backends.log_store import LogFiles, LogStore
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import Operations

@@ -10,7 +10,7 @@ from pathlib import Path
 from spooltop.backends.directory.liveness.claim_liveness import JudgedClaim
 from spooltop.backends.directory.operator.operator import OperatorChain, SpoolOpener
 from spooltop.backends.directory.world import System
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import BATCH

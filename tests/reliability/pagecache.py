@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 
 __all__ = ["Cut", "Disk", "Event", "RecordingFiles"]
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 from tests.matrix.cuts import EVERY
 
 __all__ = ["CALLS", "OPENING", "Around", "Seam", "Tripwire"]

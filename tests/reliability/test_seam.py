@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.journal.log_store import LogFiles
+from spooltop.backends.log_store import LogFiles
 from tests.engine.helpers import COMPOSED
 from tests.matrix.cuts import CHANGES, EVERY
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.world import OpenOptions
 from spooltop.backends.directory.world import System as Around
-from spooltop.backends.journal.log_store import LogFiles, LogStore
+from spooltop.backends.log_store import LogFiles, LogStore
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consumer import Claim
 from spooltop.engine.dirs import SpoolDirs

@@ -17,7 +17,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model import WHOLE, Action, LockHolder, NotASpool, Observation, Queue, QueueOptions, Target
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 
-from ..journal.log_store import STATE_DIR, LogStore
+from ..log_store import STATE_DIR, LogStore
 from .detect import IdentifiedPath, Kind, identify
 from .events.watcher import side_watch
 from .liveness.processes import Processes

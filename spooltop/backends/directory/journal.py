@@ -9,17 +9,7 @@ from typing import Any
 from spooltop.engine import names as grammar
 from spooltop.model import Box, Frozen, Outcome
 
-from ..journal.record_log import (
-    HEAD_AT_MOST,
-    Intent,
-    ItemOutcome,
-    LoggedOperation,
-    Number,
-    RecordType,
-    Told,
-    Whole,
-    check_sizes,
-)
+from ..journal import HEAD_AT_MOST, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told, Whole, check_sizes
 from .storage.location import Place, safe_name
 
 # intent  … first … moves[{from to names inos sizes ctimes tokens [to_names meta]}]

@@ -16,9 +16,8 @@ from spooltop.model import Capabilities, Observation, Pause, Unreadable, pause_w
 from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
 
-from ..journal.item_operator import PinnedChange, Skipped, Standing, ValueOperator, ref_of
-from ..journal.log_store import LogStore
-from ..journal.record_log import Intent, ItemOutcome, RecordType, Told
+from ..journal import Intent, ItemOutcome, PinnedChange, RecordType, Skipped, Standing, Told, ValueOperator, ref_of
+from ..log_store import LogStore
 from ..plan_options import pause_reason
 from .operator.rules import can_change
 from .storage.location import Pin, pinned

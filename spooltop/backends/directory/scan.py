@@ -26,7 +26,7 @@ from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Frozen, Key, Row, Stop
 
-from ..journal.log_store import OPERATION
+from ..log_store import OPERATION
 from ..row_listing import AgeCounter
 from .storage.location import in_folder, time_of
 from .storage.rows import aside_row, claim_row, epoch, kind_of_file, new_row

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from spooltop.model import Clock, OpenSettings
 
-from ..journal.log_store import LogFiles
+from ..log_store import LogFiles
 from .liveness.processes import LockTable, Processes, read_table
 
 # Options with which a directory is opened, the same for its reader and its operators.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from urllib.parse import quote
 
 from spooltop.backends.directory import trials
-from spooltop.backends.journal.log_store import STATE_DIR, state_of
+from spooltop.backends.log_store import STATE_DIR, state_of
 from spooltop.model import NotASpool, Refused, escape
 
 _PREFIX = "spooltop-demo-"

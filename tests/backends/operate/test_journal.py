@@ -163,7 +163,7 @@ def test_only_the_newest_operations_are_read_and_what_is_not_read_is_said(
     with open(journal(world), "ab") as file:
         file.write(b"x" * 100_000 + b"\n")
     last = held(world)
-    monkeypatch.setattr("spooltop.backends.journal.log_store.LogFiles.read_at_most", 50_000)
+    monkeypatch.setattr("spooltop.backends.log_store.LogFiles.read_at_most", 50_000)
     assert [record.operation for record in records(world)] == [last]
     plan, _ = world.undo(last)
     assert plan.count == 1 and any("not read" in note for note in plan.notes)

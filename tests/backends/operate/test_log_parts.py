@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.journal.log_store import LogFiles, open_path
+from spooltop.backends.log_store import LogFiles, open_path
 from spooltop.model.plan import BATCH, Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
@@ -23,7 +23,7 @@ PARTS = [f"journal.{number:06}.jsonl" for number in range(1, 6)]
 @pytest.fixture
 def small(world: SpoolWorld, monkeypatch: pytest.MonkeyPatch) -> SpoolWorld:
     """World with the messages a to f in new, in which a part begins once there is a line."""
-    monkeypatch.setattr("spooltop.backends.journal.log_store.LogFiles.rotate_at", 1)
+    monkeypatch.setattr("spooltop.backends.log_store.LogFiles.rotate_at", 1)
     for name in "abcdef":
         world.put(name)
     return world
@@ -105,7 +105,7 @@ def test_a_part_that_begins_while_the_journal_is_read_is_not_mixed_with_what_is_
 def test_only_so_many_parts_are_kept_and_none_of_another_user_in_a_sticky_directory_goes(
     small: SpoolWorld, before_call: Interpose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spooltop.backends.journal.log_store.MOST_PARTS", 2)
+    monkeypatch.setattr("spooltop.backends.log_store.MOST_PARTS", 2)
     done = [hold(small, name) for name in "abcde"]
     assert journals(small) == [*PARTS[2:4], LOG] and operations(small) == done[:1:-1]
     before_call("unlink", fails(errno.EACCES), PARTS[2])
@@ -125,7 +125,7 @@ def test_a_part_stays_though_nothing_in_it_can_be_undone_as_it_is_the_audit_log(
 def test_an_operation_of_which_a_part_went_is_not_called_interrupted(
     small: SpoolWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spooltop.backends.journal.log_store.MOST_PARTS", 2)
+    monkeypatch.setattr("spooltop.backends.log_store.MOST_PARTS", 2)
     names = [small.put(f"m{number:05}") for number in range(BATCH + 1)]
     done = hold(small, *names)
     assert journals(small) == [PARTS[0], LOG]
@@ -154,7 +154,7 @@ def test_an_interrupted_batch_is_repaired_however_many_parts_have_begun_since(
     [held] = (small.path / ".spooltop/held").glob("*/a")
     os.link(held, small.path / "new/a")  # it was made by link and unlink, and killed between the two
     with monkeypatch.context() as repairless:  # who began before that repairs nothing
-        repairless.setattr("spooltop.backends.journal.record_log.RecordLog.unfinished", lambda *_: [])
+        repairless.setattr("spooltop.backends.journal.RecordLog.unfinished", lambda *_: [])
         for name in "bcd":
             hold(small, name)
     assert len(journals(small)) == 4

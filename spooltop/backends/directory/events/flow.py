@@ -22,7 +22,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.model import Box, Completion, Flow, HolderFlow, Return, Row, TrackedMessage, Verdict, began
 
-from ...journal.log_store import JOURNAL, LogFiles, LogLines, LogStore
+from ...log_store import JOURNAL, LogFiles, LogLines, LogStore
 from ..scan import BoxScan, SetAsideBoxes, put_us
 from ..storage.rows import epoch
 from .watcher import LATE, EventReport, Events
@@ -81,7 +81,7 @@ class OperatorMoves(Struct):
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
             return
-        from ...journal.record_log import decode
+        from ...journal import decode
         from ..journal import MOVES, MoveIntent  # loads all of the journal, which most looks find no line in
 
         try:

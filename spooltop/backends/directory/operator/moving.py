@@ -20,8 +20,8 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model import ASIDE, LIVE, Action, Box, ItemResult, Json, JsonObject, Outcome, Plan, Results, Stop, Verdict, escape
 
-from ...journal.item_operator import Skipped
-from ...journal.log_store import plain_file
+from ...journal import Skipped
+from ...log_store import plain_file
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims

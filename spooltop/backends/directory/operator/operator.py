@@ -35,8 +35,8 @@ from spooltop.model.plan import (
 )
 from spooltop.model.vocabulary import LIVE, Action, Box, JsonObject, Row, Stop, Verdict, escape, program
 
-from ...journal.item_operator import Account, EndedStep, ItemOperator, ref_of, undos_of
-from ...journal.log_store import FULL, STATE_DIR, LogStore
+from ...journal import Account, EndedStep, ItemOperator, ref_of, undos_of
+from ...log_store import FULL, STATE_DIR, LogStore
 from ...plan_options import InjectedContent
 from ..detect import identify
 from ..journal import MOVES, BatchOutcome, LoggedMove, MoveIntent, MoveOperation, MoveOutcome, MoveRun, unsure_moves

@@ -38,7 +38,7 @@ from spooltop.model.vocabulary import (
     size,
 )
 
-from ...journal.log_store import OPERATION
+from ...log_store import OPERATION
 from ..listing import ordered
 from ..liveness.claim_liveness import NOT_JUDGED, JudgedClaim
 from ..storage.location import Folders, Found, Place, in_folder, kind_of, seconds, time_of

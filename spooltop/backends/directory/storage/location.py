@@ -17,7 +17,7 @@ from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES, Files
 from spooltop.model import ASIDE, Box, Json, escape, finite
 
-from ...journal.log_store import OPERATION
+from ...log_store import OPERATION
 
 # Reads the metadata beside a message that was set aside. It is untrusted, because anybody may have written it.
 

@@ -13,9 +13,8 @@ from spooltop.engine.system.files import closing
 from spooltop.model import Action, AuditFailed, Box, Capabilities, Clock, Frozen, Refused, Row, Stop, UsageError, Verdict, escape
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 
-from ...journal.item_operator import Account, EndedStep, ItemOperator, Skipped, changed, outcome_of, ref_of
-from ...journal.log_store import FULL, STATE_DIR, LogFiles, LogStore
-from ...journal.record_log import ItemOutcome, LoggedOperation
+from ...journal import Account, EndedStep, ItemOperator, ItemOutcome, LoggedOperation, Skipped, changed, outcome_of, ref_of
+from ...log_store import FULL, STATE_DIR, LogFiles, LogStore
 from ...surroundings import Surroundings
 from ..definition import Filling, Layout, LayoutAction
 from ..queue_dirs import ASIDE, QueueDirs, aside, in_queue, is_aside, keep_name, shown_location

@@ -20,8 +20,7 @@ from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.system.files import closing, is_inode, read_small
 from spooltop.model import Frozen, Outcome, escape
 
-from ...journal.item_operator import Skipped
-from ...journal.record_log import PART, Intent, ItemOutcome, Number, RecordType, Told, Whole, check_sizes
+from ...journal import PART, Intent, ItemOutcome, Number, RecordType, Skipped, Told, Whole, check_sizes
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
 from ..sort_files import META
 

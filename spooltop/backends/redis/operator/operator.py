@@ -25,9 +25,8 @@ from spooltop.model.plan import Batches, Candidates, Item, ItemResult, Outcome, 
 from spooltop.model.queue import again_words
 from spooltop.model.snapshot import Pause, pause_words
 
-from ...journal.item_operator import Account, EndedStep, ItemOperator, ref_of
-from ...journal.log_store import STATE_DIR, LogFiles, LogStore
-from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told
+from ...journal import Account, EndedStep, Intent, ItemOperator, ItemOutcome, LoggedOperation, Number, RecordType, Told, ref_of
+from ...log_store import STATE_DIR, LogFiles, LogStore
 from ...plan_options import InjectedContent, pause_reason
 from ..client import Endpoint, ErrorReply, Reply, list_of, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
