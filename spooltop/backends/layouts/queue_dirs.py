@@ -66,13 +66,12 @@ def status(root: int, path: str) -> os.stat_result:
         return os.stat(name, dir_fd=at, follow_symlinks=False)
 
 
-def exists(root: int, path: str) -> bool:
-    """True where something has that name; False also where it cannot be known."""
+def find(root: int, path: str) -> os.stat_result | None:
+    """The status of ``path``; None where nothing has that name, or it cannot be known."""
     try:
-        status(root, path)
+        return status(root, path)
     except OSError:
-        return False
-    return True
+        return None
 
 
 def read(root: int, path: str, limit: int) -> bytes:

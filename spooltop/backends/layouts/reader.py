@@ -7,7 +7,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 
@@ -36,7 +35,7 @@ from ..access import why_closed
 from ..row_listing import AgeCounter, RowListing
 from ..surroundings import Surroundings
 from .definition import Layout
-from .queue_dirs import QueueDirs, own_name, parent, read_message, shown_location, status
+from .queue_dirs import QueueDirs, own_name, read_message, shown_location, status
 from .sort_files import BOXES as ASIDE_BOXES
 from .sort_files import (
     AsideMessage,
@@ -51,11 +50,11 @@ from .verdicts import (
     JUDGED_AT_MOST,
     LOCK_STALE,
     HolderVerdict,
-    LostEntries,
     RegisterEntry,
     findings,
     judge,
     locks_alone,
+    lost_entries,
     notes_of,
     read_entries,
 )
@@ -225,12 +224,11 @@ class LayoutReader:
         self._since = clock()
         self._root = open_root(path)
         self._files: list[QueueFile] = []
-        self._lost = LostEntries(self._root)
         self._absent = absent_views(layout)
         self._seen: tuple[Mapping[str, list[QueueFile]], Mapping[str, str], Mapping[str, HolderVerdict]] = {}, {}, {}
         self._aside: list[AsideMessage] = []
-        self.lost: Mapping[str, str] = {}
-        """Paths of the entries of registers whose messages are nowhere, by the id of the message."""
+        self.lost: Sequence[RegisterEntry] = ()
+        """Entries of registers whose messages are nowhere."""
         self.alone: Mapping[str, tuple[str, str]] = {}
         """Locks whose message is not there, by path: its path, and what that means."""
         self._looked_at = self._since
@@ -266,8 +264,9 @@ class LayoutReader:
         self._keep(found, notes_of(self._layout, found, entries), verdicts)
         claims, writers = [*self.rows(Box.CUR)], [*self.rows(Box.TMP)]
         capabilities = self._capabilities()
-        lost = self._lost.look([*files, *self._held()], entries, now, self._again)
-        self.lost, self.alone = {entry.id: entry.path for entry in lost}, locks_alone(self._layout, self._root, files)
+        known_lost = {entry.said for entry in self.lost}
+        self.lost = lost_entries(self._root, [*files, *self._held()], entries, known_lost, now, self._again)
+        self.alone = locks_alone(self._layout, self._root, files)
         observation = Observation(
             target=self._path,
             layout="layout",
@@ -280,7 +279,7 @@ class LayoutReader:
             ages=self._ages(now),
             judged_all=max(len(claims), len(writers)) <= JUDGED_AT_MOST,
             absent=self._absent,
-            findings=findings(self._layout, self._root, files, lost),
+            findings=findings(self._layout, self._root, files, self.lost),
             disk=self._around.disk(self._root),
             locks=self._locks(now),
             who=self._around.viewer(capabilities, "" if self._read_only is None else "READ-ONLY"),
@@ -416,8 +415,8 @@ class LayoutReader:
         shown = escape(self._shown(location))
         self._step = f"reading {shown}"
         try:
-            with self._place(location) as (folder, name):
-                found = read_message(folder, name, limit)
+            with self._dirs() as dirs:
+                found = read_message(*dirs.parent(location), limit)
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)
             raise Unreadable("gone since" if gone else os.strerror(error.errno or 0), path=shown) from None
@@ -425,12 +424,6 @@ class LayoutReader:
         if row.evidence:
             facts.append(("holder" if row.box is Box.CUR else "writer", row.evidence))
         return Payload(found.data, found.size, found.size > limit, tuple(facts))
-
-    @contextmanager
-    def _place(self, location: str) -> Iterator[tuple[int, str]]:
-        """The descriptor of the directory in which a message lies, and its name there. Raises ``OSError``."""
-        with self._dirs() as dirs:
-            yield dirs.parent(location)
 
     def _shown(self, location: str) -> str:
         """The path of a message below the queue, or beside it where it was set aside."""
@@ -467,17 +460,17 @@ class LayoutReader:
     def holders(self, key: Key) -> Holders:
         if isinstance(key, tuple):
             location, _ = self._message(key)
-            name, place = self._shown(location), self._place(location)
         else:
-            name = os.path.relpath(str(key), self._path)
-            place = parent(self._root, name)
-            if name not in self.alone and all(rule.path != name for rule in self._layout.locks):
+            location = os.path.relpath(str(key), self._path)
+            if location not in self.alone and all(rule.path != location for rule in self._layout.locks):
                 raise Unreadable("nothing of this queue", "name a lock as it is listed", path=escape(str(key)))
+        shown = escape(self._shown(location))
         try:
-            with place as (folder, last):
-                return self._around.holders(escape(name), os.stat(last, dir_fd=folder, follow_symlinks=False), folder)
+            with self._dirs() as dirs:
+                folder, name = dirs.parent(location)
+                return self._around.holders(shown, dirs.files.stat(name, folder), folder)
         except OSError as error:
-            raise Unreadable(os.strerror(error.errno or 0), path=escape(name)) from None
+            raise Unreadable(os.strerror(error.errno or 0), path=shown) from None
 
     def current_step(self) -> str:
         return self._step

@@ -24,7 +24,7 @@ from .queue_dirs import (
     QueueDirs,
     QueueFolder,
     aside,
-    exists,
+    find,
     opened,
     parent,
     read,
@@ -92,7 +92,7 @@ class _Conditions:
             return False
         try:
             if when.kind == "exists":
-                return exists(self._root, other)
+                return find(self._root, other) is not None
             found = status(self._root, other)
             if when.kind == "mode":
                 return bool(found.st_mode & stat.S_IXUSR)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from spooltop.model import Box, Frozen, QueueFinding, Verdict, age, escape
 
 from ..surroundings import Surroundings, Users
 from .definition import CrossCheck, Layout, ProblemRule, VerdictRule, time_of
-from .queue_dirs import exists, read, status
+from .queue_dirs import find, read, status
 from .sort_files import QueueFile
 
 # Finds what boxes alone do not show: a state without its message, a message without its state, one id twice, a lock alone.
@@ -51,38 +51,29 @@ class RegisterEntry(Frozen):
         return "" if said is None else said["state"]
 
 
-class LostEntries:
-    """Entries of the registers whose messages are nowhere, look after look. A message that is moved while the directories are
-    read may be in none of them, so what is missing for the first time is looked for twice."""
+def lost_entries(
+    root: int, files: Sequence[QueueFile], entries: Sequence[RegisterEntry], known: Set[tuple[str, str]], now: float,
+    again: Callable[[], tuple[Sequence[QueueFile], Sequence[RegisterEntry]]],
+) -> list[RegisterEntry]:  # fmt: skip
+    """Returns those of ``entries`` whose messages are nowhere. A message that is moved while the directories are read may be in
+    none of them, so ``again`` reads the queue once more where one is missing that was not ``known`` as such before."""
+    lost = [entry for entry in _lost(files, entries) if entry.said in known or _is_settled(root, entry, now)]
+    if not all(entry.said in known for entry in lost):
+        then = {entry.said for entry in _lost(*again())}
+        lost = [entry for entry in lost if entry.said in then]
+    return lost
 
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._known: set[tuple[str, str]] = set()
 
-    def look(
-        self, files: Sequence[QueueFile], entries: Sequence[RegisterEntry], now: float,
-        again: Callable[[], tuple[Sequence[QueueFile], Sequence[RegisterEntry]]],
-    ) -> list[RegisterEntry]:  # fmt: skip
-        """Returns those of ``entries`` that are lost. ``again`` reads the queue once more."""
-        lost = [entry for entry in _lost(files, entries) if entry.said in self._known or self._is_settled(entry, now)]
-        if not all(entry.said in self._known for entry in lost):
-            then = {entry.said for entry in _lost(*again())}
-            lost = [entry for entry in lost if entry.said in then]
-        self._known = {entry.said for entry in lost}
-        return lost
-
-    def _is_settled(self, entry: RegisterEntry, now: float) -> bool:
-        try:
-            return abs(now - status(self._root, entry.path).st_mtime) > _SETTLED
-        except OSError:
-            return False
+def _is_settled(root: int, entry: RegisterEntry, now: float) -> bool:
+    found = find(root, entry.path)
+    return found is not None and abs(now - found.st_mtime) > _SETTLED
 
 
 def findings(
     layout: Layout, root: int, files: Sequence[QueueFile], lost: Sequence[RegisterEntry]
 ) -> tuple[QueueFinding, ...]:
     """Returns the problems of the layout, one for each rule that finds something. ``lost`` are the entries of the registers whose
-    messages are nowhere, as ``LostEntries`` returns them."""
+    messages are nowhere, as ``lost_entries`` returns them."""
     found: list[QueueFinding] = []
     for check in layout.checks:
         missing: dict[str, list[str]] = {}
@@ -164,7 +155,7 @@ def _left_over(rule: ProblemRule, root: int, files: Sequence[QueueFile]) -> dict
         if fields is None or rule.beside is None:
             continue
         beside = rule.beside.path_of(fields)
-        if beside is not None and not exists(root, beside):
+        if beside is not None and find(root, beside) is None:
             alone[file.path] = beside
     return alone
 
@@ -197,25 +188,18 @@ def judge(
     layout: Layout, root: int, files: Sequence[QueueFile], around: Surroundings, now: float
 ) -> dict[str, HolderVerdict]:
     """Returns the verdicts on ``files``, those in ``cur`` and ``tmp``, by path. What several have in common is asked once."""
-    before = {file.path: found for file in files if (found := _status(root, file.path)) is not None}
+    before = {file.path: found for file in files if (found := find(root, file.path)) is not None}
     judging = _Judging(layout, root, around, now)
     judging.ask(files, before)
     judged = {}
     for file in files:
         one = judging.judge(file, before.get(file.path))
-        if one.verdict is Verdict.DEAD and not _is_same(before.get(file.path), _status(root, file.path)):
+        if one.verdict is Verdict.DEAD and not _is_same(before.get(file.path), find(root, file.path)):
             one = HolderVerdict(_CHANGED, pid=one.pid)
         if file.box == "tmp":
             one = HolderVerdict(one.evidence, _WRITER[one.verdict], one.pid)
         judged[file.path] = one
     return judged
-
-
-def _status(root: int, path: str) -> os.stat_result | None:
-    try:
-        return status(root, path)
-    except OSError:
-        return None  # gone: who had it has moved it on
 
 
 def _is_same(before: os.stat_result | None, after: os.stat_result | None) -> bool:
@@ -259,7 +243,7 @@ class _Judging:
             if rule.pid and (here := found.get(file.path)) is not None:
                 pids[int(file.fields[rule.pid]), here.st_ctime] = None
             if rule.open is not None and (path := rule.open.path_of(file.pieces)) is not None:
-                other = found.get(path) or _status(self._root, path)
+                other = found.get(path) or find(self._root, path)
                 if other is not None:
                     statuses[path] = other
         if pids:

@@ -243,8 +243,8 @@ class Chooser:
         items: list[Item] = []
         refused: list[Refusal] = []
         named: set[str] = set()
-        notes: dict[str, None] = {}
-        effects: dict[str, None] = {}
+        words: dict[tuple[str, str], None] = {}
+        """Notes and effects of the rules by which messages go."""
         matches = selection.matcher(self._request.at)
         for file, row in self._request.progress.each(self._messages(action, boxes)):
             if not matches(row):
@@ -254,23 +254,21 @@ class Chooser:
             found = self._pinned(action, rule, file, row)
             if isinstance(found, Item):
                 items.append(found)
-                effects["" if rule is None else rule.effect] = None
-                if rule is not None and rule.note:
-                    notes[rule.note] = None
+                words[("", "") if rule is None else (rule.note, rule.effect)] = None
             else:
                 refused.append(found)
         missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
         if action is Action.PURGE:
-            items += [self._lost(id) for id in missing if id in self._reader.lost]
-            missing = tuple(id for id in missing if id not in self._reader.lost)
-        effect = next(iter(effects)) if len(effects) == 1 else ""
-        if effect:
-            effect = f"{'It' if len(items) == 1 else 'Each'} {effect}."
-        return Candidates(items, refused, tuple(f"{_sentence(note)}" for note in notes), missing, effect=effect)
+            lost = {entry.id: entry.path for entry in self._reader.lost}
+            items += [self._lost(id, lost[id]) for id in missing if id in lost]
+            missing = tuple(id for id in missing if id not in lost)
+        notes = tuple(_sentence(note) for note in dict.fromkeys(note for note, _ in words) if note)
+        effects = {effect for _, effect in words}
+        effect = f"{'It' if len(items) == 1 else 'Each'} {effects.pop()}." if len(effects) == 1 and effects != {""} else ""
+        return Candidates(items, refused, notes, missing, effect=effect)
 
-    def _lost(self, id: str) -> Item:
+    def _lost(self, id: str, path: str) -> Item:
         """Pins an entry of a register whose message is nowhere."""
-        path = self._reader.lost[id]
         row = Row(key=(Box.NEW.value, path), box=Box.NEW, id=id, name=path, note="its message is nowhere")
         return RowItem(row, removed(self._dirs, id, path), warning=f"only {escape(path)} is left of it, which moves to the trash")
 
