@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import NamedTuple
 
 from spooltop.engine.atomic import discard, open_shared, publish_new
@@ -16,7 +17,7 @@ from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Pl
 from ...journal import Account, EndedStep, ItemOperator, ItemOutcome, LoggedOperation, Skipped, changed, outcome_of, ref_of
 from ...log_store import FULL, STATE_DIR, LogFiles, LogStore
 from ...surroundings import Surroundings
-from ..definition import Filling, Layout, LayoutAction
+from ..definition import Layout, LayoutAction
 from ..queue_dirs import ASIDE, QueueDirs, aside, in_queue, is_aside, keep_name, shown_location
 from ..reader import BUILT_IN, LayoutReader, can_change, sources_of
 from ..sort_files import META, AsideMessage, QueueFile, encode_meta
@@ -33,7 +34,10 @@ from .performer import (
     Performer,
     Verb,
     inverse,
+    is_within,
+    location_after,
     locations_of,
+    pin_of,
     pins_of,
     read_text,
     same_file,
@@ -60,17 +64,43 @@ class MessagePlan(Frozen):
 
 def pin_changes(
     dirs: QueueDirs, id: str, message: str, changes: Sequence[FileChange], *, reverses: int | None = None, without: str = "",
-    proved: QueueFile | None = None,
+    proved: QueueFile | None = None, check: bool = False,
 ) -> MessagePlan:  # fmt: skip
     """Plans the ``changes`` of the message ``id`` at the location ``message``, with pins of it and of what they need that lies in
     its place before the first of them, also where it has just gone. ``without``: as long as nothing lies there. Raises
-    ``OSError``."""
-    free = [change.path for change in changes if change.verb is Verb.WRITE] + ([without] if without else [])
-    needed = [message, *(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE))]
-    needed += [change.to for change in changes if change.verb is Verb.UNLINK]
-    made = [change.makes for change in changes if change.makes]
-    free += [one for one in needed if not any(one == other or one.startswith(f"{other}/") for other in made)]
-    pins = dict.fromkeys(free, NOTHING) | pins_of(dirs, dict.fromkeys(needed))
+    ``OSError``, and with ``check`` ``NotPlanned`` where a file is missing that a change needs, or lies where it makes one."""
+    status = cache(dirs.status)
+    pins = {without: NOTHING} if without else {}
+    made: list[str] = []
+
+    def need(location: str) -> None:
+        """Something must lie at ``location``, unless a change before has made it or brought it there."""
+        if (found := status(location)) is not None:
+            pins[location] = pin_of(found)
+        elif not any(is_within(location, one) for one in made):
+            if check:
+                raise NotPlanned("gone" if location == message else f"{escape(location)} is missing")
+            pins[location] = NOTHING
+
+    need(message)
+    for change in changes:
+        verb, path, to = change.verb, change.path, change.to
+        if verb is Verb.WRITE:
+            pins[path] = pin_of(status(path))
+        elif verb not in (Verb.MKDIR, Verb.POKE):
+            need(path)
+        if verb is Verb.UNLINK:
+            need(to)
+            if check and path not in made and not same_file(status(path), status(to)):
+                raise NotPlanned(f"{escape(path)} is no second name of the message")
+        elif verb in (Verb.MOVE, Verb.LINK, Verb.MKDIR, Verb.WRITE):
+            makes = to or path
+            if check and verb is not Verb.WRITE and (found := status(makes)) is not None:
+                if verb is not Verb.MOVE:
+                    raise NotPlanned(f"{escape(makes)}: its program has it locked")
+                if not same_file(status(path), found):  # else it was cut off between link and unlink, and is finished first
+                    raise NotPlanned(f"{escape(makes)} is there already")
+            made.append(makes)
     return MessagePlan(dirs.identity, MessageChanges(id, message, tuple(changes), pins, reverses), proved)
 
 
@@ -86,113 +116,11 @@ def placed(planned: MessageChanges, operation: str, place: int) -> MessageChange
     return planned.replace(changes=changes)
 
 
-class Planner:
-    """Plans the change of one message, the ``file``. ``now``: what would go to the trash is deleted. ``at`` is the time in epoch
-    seconds; ``next_number`` gives the next number of a piece."""
-
-    def __init__(
-        self, dirs: QueueDirs, file: QueueFile, *, at: float, now: bool, next_number: Callable[[str], int]
-    ) -> None:
-        self._dirs = dirs
-        self._file = file
-        self._now = now
-        self._given = file.pieces, at, next_number
-        self._places = {file.path: file.location}
-        """Locations of what lies elsewhere than its path in the queue says."""
-        self._made: set[str] = set()
-        self._changes: list[FileChange] = []
-
-    def plan(self, action: LayoutAction, *, proved: bool) -> MessagePlan:
-        """Raises ``NotPlanned``, ``OSError``."""
-        self._needed(self._file.location)
-        for step in action.steps:
-            if is_aside(self._file.location) and step.verb != "trash":
-                continue  # its program does not see it: there is nothing to lock
-            path = self._path(step.words[0])
-            if step.verb == "write":
-                self._write(path, step.words[1].fill(*self._given))
-            else:
-                self._step(step.verb, path, *map(self._path, step.words[1:]))
-        if not self._changes:
-            raise NotPlanned("there is nothing to change")
-        file = self._file
-        return pin_changes(self._dirs, file.id, file.location, self._changes, proved=file if proved else None)
-
-    def _path(self, word: Filling) -> str:
-        path = word.path_of(*self._given)
-        if path is None:
-            raise NotPlanned("its name leads out of the queue")
-        return path
-
-    def _step(self, verb: str, path: str, to: str = "") -> None:
-        location, message = self._resolved(path), self._resolved(self._file.path)
-        match verb:
-            case "trash" | "held":
-                if location != message and self._dirs.status(location) is None:
-                    return  # a register that has no entry of it
-                deletes = verb == "trash" and self._now
-                to = "" if deletes else aside(verb, _HERE, _HERE, path)
-                change = FileChange(Verb.DELETE if deletes else Verb.MOVE, location, to)
-            case "rename":
-                change = FileChange(Verb.MOVE, location, to)
-            case "unlink":
-                change = FileChange(Verb.UNLINK, location, message)
-            case _:
-                change = FileChange(Verb(verb), location, to)
-        self._check(change)
-        self._changes.append(change)
-        if change.verb is Verb.MOVE:
-            self._places.pop(path, None)
-            self._places[path] = to
-
-    def _resolved(self, path: str) -> str:
-        """The location of ``path`` after the steps so far."""
-        for before, after in reversed(self._places.items()):
-            if path == before or path.startswith(f"{before}/"):
-                return after + path[len(before) :]
-        return path
-
-    def _write(self, path: str, text: str) -> None:
-        try:
-            before = read_text(self._dirs, path)
-        except OSError as error:
-            raise NotPlanned(f"{escape(path)} cannot be read: {why(error)}") from error
-        self._changes.append(FileChange(Verb.WRITE, path, text=text, before=before))
-        self._made.add(path)
-
-    def _check(self, change: FileChange) -> None:
-        """Raises ``NotPlanned`` where a file is missing that ``change`` needs, or lies where it makes one."""
-        verb, location, to = change.verb, change.path, change.to
-        if verb not in (Verb.MKDIR, Verb.POKE):
-            self._needed(location)
-        if verb is Verb.UNLINK and location not in self._made and not _is_half_moved(self._dirs, location, to):
-            raise NotPlanned(f"{escape(location)} is no second name of the message")
-        if made := change.makes:
-            taken = self._dirs.status(made) is not None and not (verb is Verb.MOVE and _is_half_moved(self._dirs, location, to))
-            if taken:
-                raise NotPlanned(f"{escape(made)}: {'is there already' if verb is Verb.MOVE else 'its program has it locked'}")
-            self._made.add(made)
-
-    def _needed(self, location: str) -> None:
-        """Something must lie at ``location``, unless a step before has made it or brought it there."""
-        made = any(location == one or location.startswith(f"{one}/") for one in self._made)
-        if not made and self._dirs.status(location) is None:
-            raise NotPlanned("gone" if location == self._file.location else f"{escape(location)} is missing")
-
-
 def moved_back(dirs: QueueDirs, id: str, locations: Sequence[str]) -> MessagePlan:
     """Plans that a message that was set aside goes back to its place, after everything that went with it. The message comes last
     in ``locations``. Raises ``NotPlanned``, ``OSError``."""
-    for location in locations:
-        if dirs.status(in_queue(location)) is not None and not _is_half_moved(dirs, location, in_queue(location)):
-            raise NotPlanned(f"{escape(in_queue(location))} is there already")
     changes = [FileChange(Verb.MOVE, location, in_queue(location)) for location in locations]
-    return pin_changes(dirs, id, locations[-1], changes)
-
-
-def _is_half_moved(dirs: QueueDirs, location: str, to: str) -> bool:
-    """True where both are names of one file: a move by link and unlink was cut off, and is finished before."""
-    return same_file(dirs.status(location), dirs.status(to))
+    return pin_changes(dirs, id, locations[-1], changes, check=True)
 
 
 def removed(dirs: QueueDirs, id: str, path: str, *, without: str = "") -> MessagePlan:
@@ -223,7 +151,6 @@ class Chooser:
         self._dirs = dirs
         self._reader = reader
         self._request = request
-        self._now = bool(request.options.get("now"))
         self._next: dict[str, int] = {}
         self._waiting: dict[str, list[str]] | None = None
 
@@ -326,8 +253,43 @@ class Chooser:
             raise NotPlanned(f"its layout does not say how to {action} it")
         if action in (Action.REQUEUE, Action.RELEASE) and file.box != Box.NEW:
             self._no_other(file)
-        planner = Planner(self._dirs, file, at=self._request.at, now=self._now, next_number=self._next_number)
-        return planner.plan(rule, proved=proved)
+        if not (changes := self._changes(rule, file)):
+            raise NotPlanned("there is nothing to change")
+        return pin_changes(self._dirs, file.id, file.location, changes, proved=file if proved else None, check=True)
+
+    def _changes(self, rule: LayoutAction, file: QueueFile) -> Sequence[FileChange]:
+        """The changes of a message by the steps of ``rule``. Raises ``NotPlanned``, ``OSError``."""
+        given = file.pieces, self._request.at, self._next_number
+        changes = [FileChange(Verb.MOVE, file.path, file.location)]  # where it lies, for the others
+        for step in rule.steps:
+            if is_aside(file.location) and step.verb != "trash":
+                continue  # its program does not see it: there is nothing to lock
+            words = step.words[:1] if step.verb == "write" else step.words
+            paths = [path for word in words if (path := word.path_of(*given)) is not None]
+            if len(paths) < len(words):
+                raise NotPlanned("its name leads out of the queue")
+            path, *to = paths
+            location, message = (location_after(one, changes) for one in (path, file.path))
+            match step.verb:
+                case "write":
+                    try:
+                        before = read_text(self._dirs, path)
+                    except OSError as error:
+                        raise NotPlanned(f"{escape(path)} cannot be read: {why(error)}") from error
+                    change = FileChange(Verb.WRITE, path, text=step.words[1].fill(*given), before=before)
+                case "trash" | "held":
+                    if location != message and self._dirs.status(location) is None:
+                        continue  # a register that has no entry of it
+                    if step.verb == "trash" and self._request.options.get("now"):
+                        change = FileChange(Verb.DELETE, location)
+                    else:
+                        change = FileChange(Verb.MOVE, location, aside(step.verb, _HERE, _HERE, path))
+                case "unlink":
+                    change = FileChange(Verb.UNLINK, location, message)
+                case verb:
+                    change = FileChange(Verb.MOVE if verb == "rename" else Verb(verb), location, *to)
+            changes.append(change)
+        return changes[1:]
 
     def _no_other(self, file: QueueFile) -> None:
         """Raises ``NotPlanned`` where another message with this id waits. A second name of the file itself is none: a move was
@@ -403,16 +365,9 @@ def stage_now(dirs: QueueDirs, intent: MessageChanges, at: float, *, ended: bool
     return stage if newest / 1e9 < at + DURING else None
 
 
-def _location_after(location: str, changes: Sequence[FileChange]) -> str:
-    for change in changes:
-        if change.verb is Verb.MOVE and change.path == location:
-            location = change.to
-    return location
-
-
 def _row(layout: Layout, intent: MessageChanges, number: int | None, seen: Mapping[str, Row]) -> Row:
     """The row of a message where it lies after ``number`` changes, as it was ``seen`` if it was."""
-    location = _location_after(intent.message, intent.changes[: number or 0])
+    location = location_after(intent.message, intent.changes[: number or 0])
     if location in seen:
         return seen[location]
     if is_aside(location):
@@ -437,7 +392,7 @@ def finished(dirs: QueueDirs, intent: MessageChanges, at: float) -> ItemOutcome 
     rest = intent.changes[number:]
     if not rest:
         return ItemOutcome(Outcome.DONE, "finished later")
-    message = _location_after(intent.message, intent.changes[:number])
+    message = location_after(intent.message, intent.changes[:number])
     pins = pins_of(dirs, locations_of(intent.changes))
     performer = Performer(dirs, pins, message)
     try:
@@ -711,7 +666,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
                 refused.append(Refusal(row, "deleted permanently"))
             elif number is not None:
                 done = intent.changes[:number]
-                message = _location_after(intent.message, done)
+                message = location_after(intent.message, done)
                 items.append(RowItem(row, pin_changes(dirs, intent.id, message, inverse(done), reverses=place)))
             elif place in cut_off:
                 items.append(RowItem(row, MessagePlan(dirs.identity, cut_off[place])))  # it is finished first

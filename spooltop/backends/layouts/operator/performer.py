@@ -69,10 +69,18 @@ class FileChange(Frozen, omit_defaults=True, rename={"verb": "do"}):
         """True for a move into spooltop's own directory."""
         return self.verb is Verb.MOVE and is_aside(self.to) and not is_aside(self.path)
 
-    @property
-    def makes(self) -> str:
-        """The location of the name that it makes, "" for none and for that of a text."""
-        return (self.to or self.path) if self.verb in (Verb.MOVE, Verb.LINK, Verb.MKDIR) else ""
+
+def is_within(location: str, folder: str) -> bool:
+    """True where ``location`` is ``folder``, or lies in it."""
+    return f"{location}/".startswith(f"{folder}/")
+
+
+def location_after(location: str, changes: Iterable[FileChange]) -> str:
+    """The location to which ``changes`` bring what lies at ``location``."""
+    for change in changes:
+        if change.verb is Verb.MOVE and is_within(location, change.path):
+            location = change.to + location[len(change.path) :]
+    return location
 
 
 def inverse(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
@@ -205,11 +213,15 @@ class Performer:
         self._dirs = dirs
         self._files = dirs.files
         self._pins = dict(pins)
-        self.message = message
+        self._message = message
         self._done: list[FileChange] = []
         """The changes that are in effect, though what followed the last may have failed."""
         self.remark = ""
         """Remark on a message that is done."""
+
+    @property
+    def message(self) -> str:
+        return location_after(self._message, self._done)
 
     def check(self) -> None:
         """Checks all that was pinned. Raises ``Skipped``, ``OSError``."""
@@ -219,7 +231,6 @@ class Performer:
     def run(self, changes: Sequence[FileChange]) -> None:
         """Makes all changes, or none. Raises ``Skipped`` where something is not as it was pinned, ``OSError`` for what failed,
         ``HalfDone`` where what was done before could not be reversed."""
-        self._done = []
         try:
             for change in changes:
                 self._do(change)
@@ -318,10 +329,8 @@ class Performer:
         if verb is not Verb.MKDIR:  # else it is there since it was made
             self._done.append(change)
         if verb is Verb.MOVE:
-            for location in [one for one in self._pins if one == path or one.startswith(f"{path}/")]:
-                self._pins[to + location[len(path) :]] = self._pins.pop(location)
-            if self.message == path:
-                self.message = to
+            for location in [one for one in self._pins if is_within(one, path)]:
+                self._pins[location_after(location, (change,))] = self._pins.pop(location)
         elif verb in (Verb.UNLINK, Verb.RMDIR, Verb.DELETE):
             self._pins.pop(path, None)
         if verb not in (Verb.RMDIR, Verb.DELETE):
@@ -487,10 +496,10 @@ def expected_after(changes: Sequence[FileChange], pins: Mapping[str, Pin]) -> li
         path, to = change.path, change.to
         match change.verb:
             case Verb.MOVE:
-                for location in [one for one in now if one == path or one.startswith(f"{path}/")]:
+                for location in [one for one in now if is_within(one, path)]:
                     moved, now[location] = now[location], 0
-                    if location == path or to + location[len(path) :] in now:
-                        now[to + location[len(path) :]] = moved
+                    if (there := location_after(location, (change,))) in now:
+                        now[there] = moved
             case Verb.LINK:
                 now[to] = now[path]
             case Verb.UNLINK | Verb.RMDIR | Verb.DELETE:
