@@ -27,18 +27,18 @@ YES = "do not ask; where a holder is unknown, only as --yes=COUNT with the numbe
 
 Help = str | Callable[[], str]
 """The help of an argument, or the function that makes it where that loads more modules."""
-Option = tuple[str, Help, dict[str, Any]]
-"""An argument of a command: its spellings with a blank between, or its name where it has a place; its help; and what
-``add_argument`` takes besides."""
+Option = tuple[Sequence[str], Help, dict[str, Any]]
+"""An argument of a command: its spellings, or its name where it has a place; its help; and what ``add_argument`` takes
+besides."""
 
 
-def option(flags: str, metavar: str | None, about: Help, **more: Any) -> Option:
-    return flags, about, {"metavar": metavar, **more}
-
-
-def flag(flags: str, about: str) -> Option:
-    """An option without a value."""
-    return flags, about, {"action": "store_true"}
+def option(spelling: str, about: Help, **more: Any) -> Option:
+    """Declares an argument by its spellings, or the name of its place, with the name of its value behind them. Without one, and
+    without ``more``, it is a flag."""
+    *flags, value = spelling.split()
+    if value.startswith("-"):
+        return [*flags, value], about, more or {"action": "store_true"}
+    return flags, about, {"metavar": value, **more}
 
 
 def seconds(text: str) -> float:
@@ -63,53 +63,53 @@ def _rate(text: str) -> float:
 _HERE = "the current directory if it is one"
 _SEVERAL = f"spools, quoted globs, directories of spools; the setting paths, else {_HERE}"
 COMMON = (
-    flag("-h --help", "this help"),
+    option("-h --help", "this help"),
     option(
-        "--as", "NAME", "what it is: spool, for a mail folder that is a job spool, or a layout of `spooltop layouts`",
+        "--as NAME", "what it is: spool, for a mail folder that is a job spool, or a layout of `spooltop layouts`",
         dest="as_kind", default="",
     ),
-    flag("--read-only", "refuse every change"), flag("--syslog", "also send audit records to syslog"),
-    flag("--ascii", "ASCII only"),
+    option("--read-only", "refuse every change"), option("--syslog", "also send audit records to syslog"),
+    option("--ascii", "ASCII only"),
 )  # fmt: skip
 """Options of all commands."""
-PATH = option("path", "PATH", "the spool")
-PATH_OR_HERE = option("path", "PATH", f"the spool; {_HERE}", nargs="?")
-PATHS, TARGETS = (option("paths", name, _SEVERAL, nargs="*") for name in ("PATH", "TARGET"))
+PATH = option("path PATH", "the spool")
+PATH_OR_HERE = option("path PATH", f"the spool; {_HERE}", nargs="?")
+PATHS, TARGETS = (option(f"paths {name}", _SEVERAL, nargs="*") for name in ("PATH", "TARGET"))
 LOGS = (
     option(
-        "--cursor-file", "FILE", "a cursor file, or a folder of them, in place of those found", action="append",
+        "--cursor-file FILE", "a cursor file, or a folder of them, in place of those found", action="append",
         dest="cursor_files",
     ),
     option(
-        "--poll-log", "[SOURCE=]GLOB", "logs of the pollers; without SOURCE= the file name gives it", action="append",
+        "--poll-log [SOURCE=]GLOB", "logs of the pollers; without SOURCE= the file name gives it", action="append",
         dest="poll_logs",
     ),
 )
-WATCH = option("--watch", "DURATION", "watch for 40s, 10m …, then answer once: with rates and lost updates")
+WATCH = option("--watch DURATION", "watch for 40s, 10m …, then answer once: with rates and lost updates")
 REDIS = option(
-    "--redis-tickets", "URL",
+    "--redis-tickets URL",
     "also show its ticket queues, read-only: redis://HOST:6379/0#QUEUE. A password here is visible in ps: put "
     "the URL into SPOOLTOP_REDIS_TICKETS, or as redis_tickets into ~/.config/spooltop/config.toml with mode 0600",
     action="append",
 )  # fmt: skip
 THEME = (
-    option("--theme", None, "the background of the terminal", choices=("light", "dark")),
-    flag("--no-mouse", "leave the mouse to the terminal"),
+    option("--theme", "the background of the terminal", choices=("light", "dark")),
+    option("--no-mouse", "leave the mouse to the terminal"),
 )
-LINES = flag("--json", "one object a line")
-PLAN = flag("--json", "the plan and its result as one object")
+LINES = option("--json", "one object a line")
+PLAN = option("--json", "the plan and its result as one object")
 SELECTION = (
-    option("what", "ID", "ids as listed, - for ids or `ls --json` lines on stdin, or ALL", nargs="*"),
-    option("--box", "BOX", "the box: " + ", ".join(BOXES), choices=BOXES),
-    option("--source", "NAME", "only from this source"),
-    option("--older-than", "AGE", "in the box for longer than this: 90, 10m, 2h, 1d"),
-    option("--verdict", "VERDICT", "only this verdict: " + ", ".join(VERDICTS), choices=VERDICTS),
-    option("--filter", "QUERY", "text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead", default=""),
+    option("what ID", "ids as listed, - for ids or `ls --json` lines on stdin, or ALL", nargs="*"),
+    option("--box BOX", "the box: " + ", ".join(BOXES), choices=BOXES),
+    option("--source NAME", "only from this source"),
+    option("--older-than AGE", "in the box for longer than this: 90, 10m, 2h, 1d"),
+    option("--verdict VERDICT", "only this verdict: " + ", ".join(VERDICTS), choices=VERDICTS),
+    option("--filter QUERY", "text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead", default=""),
 )
-FORCE = flag("--force", "also take claims from running and from unknown holders")
-QUESTION = (flag("--yes", YES), flag("--dry-run", "show the plan and stop"))
+FORCE = option("--force", "also take claims from running and from unknown holders")
+QUESTION = (option("--yes", YES), option("--dry-run", "show the plan and stop"))
 CHANGE = (
-    *QUESTION, option("--rate", "N/s", "rate limit: 50/s, 1000/m; a bare number is per second", type=_rate), PLAN,
+    *QUESTION, option("--rate N/s", "rate limit: 50/s, 1000/m; a bare number is per second", type=_rate), PLAN,
 )  # fmt: skip
 
 
@@ -148,7 +148,7 @@ class Parser(argparse.ArgumentParser):
         self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
         self.set_defaults(path=None, cursor_files=None, rate=None, force=False, json=False, watch=None, locks=command.locks)
         self.arguments = [
-            self.add_argument(*flags.split(), help=about if isinstance(about, str) else about(), **more)
+            self.add_argument(*flags, help=about if isinstance(about, str) else about(), **more)
             for flags, about, more in (*COMMON, *command.own)
         ]
 
@@ -199,22 +199,22 @@ _KEPT = "the view and the order you leave are kept, a filter is not: it could hi
 DASHBOARD = Command(
     "", "[options] [PATH …]", "open the dashboard: of one spool, or of several the Spools view, worst first",
     "  spooltop /var/spool/memex\n  spooltop '/var/spool/*' /srv/queues", "main:dashboard", (
-        PATHS, option("--view", "VIEW", "open this view first: " + ", ".join(VIEWS), choices=VIEWS),
-        option("--filter", "QUERY", f"with this filter, in New if no view is named; {_KEPT}", default=""),
-        option("--sort", "COLUMN[:desc]", "lists in this order: " + ", ".join(COLUMNS), default=""),
-        *THEME, *LOGS, REDIS, flag("--who-writes", "ask the kernel who writes the cursors (root only)"),
-        flag("--json", "print the status instead, as one object a spool"),
-        flag("-V --version", "print the version, and those of the libraries"),
+        PATHS, option("--view VIEW", "open this view first: " + ", ".join(VIEWS), choices=VIEWS),
+        option("--filter QUERY", f"with this filter, in New if no view is named; {_KEPT}", default=""),
+        option("--sort COLUMN[:desc]", "lists in this order: " + ", ".join(COLUMNS), default=""),
+        *THEME, *LOGS, REDIS, option("--who-writes", "ask the kernel who writes the cursors (root only)"),
+        option("--json", "print the status instead, as one object a spool"),
+        option("-V --version", "print the version, and those of the libraries"),
     ),
 )  # fmt: skip
 _TABLE = (
     Command(
         "demo", "[options]", "the dashboard on a running example spool",
         "  spooltop demo\n  spooltop demo --dir /tmp/demo\n  spooltop demo --redis", "demo.command:demo", (
-            option("--dir", "PATH", "make the spool there, and keep it"),
-            flag("--redis", "on a stream of a Redis or Valkey server, which it starts itself"),
-            option("--headless", "SECONDS", "no dashboard: print the status after this time", type=seconds), *THEME,
-            flag("--json", "with --headless: the status as one object"),
+            option("--dir PATH", "make the spool there, and keep it"),
+            option("--redis", "on a stream of a Redis or Valkey server, which it starts itself"),
+            option("--headless SECONDS", "no dashboard: print the status after this time", type=seconds), *THEME,
+            option("--json", "with --headless: the status as one object"),
         ),
         """Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with
         it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a
@@ -223,16 +223,16 @@ _TABLE = (
     ),
     Command(
         "init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "commands.create:init",
-        (PATH, flag("--json", "what was made as one object")),
+        (PATH, option("--json", "what was made as one object")),
     ),
     Command(
         "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",
         "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "commands.create:put", (
-            PATH, option("files", "FILE", "a message each; stdin if none is named, or for -", nargs="*"),
-            option("--source", "NAME", "who produced it"),
-            option("--id", "ID", "its id: a second put of it is a no-op while the first is in a box"),
-            option("--key", "KEY", "a second put with this key is a no-op, always"),
-            flag("--no-durable", "faster: may be lost when the power fails"), flag("--json", "one id a line"),
+            PATH, option("files FILE", "a message each; stdin if none is named, or for -", nargs="*"),
+            option("--source NAME", "who produced it"),
+            option("--id ID", "its id: a second put of it is a no-op while the first is in a box"),
+            option("--key KEY", "a second put with this key is a no-op, always"),
+            option("--no-durable", "faster: may be lost when the power fails"), option("--json", "one id a line"),
         ),
     ),
     Command(
@@ -240,8 +240,9 @@ _TABLE = (
         "  spooltop move /var/spool/memex redis://queues/0#memex/work\n"
         "  spooltop move redis://queues/0#memex/work /var/spool/memex",
         "commands.move:move", (
-            PATH, option("to", "TO", "the queue that they go to"), *QUESTION,
-            flag("--no-durable", "faster: some may be lost when the power fails"), flag("--json", "the numbers as one object"),
+            PATH, option("to TO", "the queue that they go to"), *QUESTION,
+            option("--no-durable", "faster: some may be lost when the power fails"),
+            option("--json", "the numbers as one object"),
         ),
         """Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with
         its first attempt. What waits at the start is moved, and what dead consumers held. Claims of running consumers stay,
@@ -256,11 +257,11 @@ _TABLE = (
         "a worker: run CMD for each message",
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
         "commands.work:work", (
-            PATH, option("--jobs", "N", "number of commands at once", type=int, default=1),
-            option("--timeout", "AGE", "kill the command after 90, 10m … and release its message"),
-            flag("--drain", "end when no message is left"), flag("--no-recover", "do not requeue claims of dead consumers"),
-            flag("--no-durable", "faster: an ack may be undone when the power fails"),
-            flag("--quiet", "print no line for each message on stderr"),
+            PATH, option("--jobs N", "number of commands at once", type=int, default=1),
+            option("--timeout AGE", "kill the command after 90, 10m … and release its message"),
+            option("--drain", "end when no message is left"), option("--no-recover", "do not requeue claims of dead consumers"),
+            option("--no-durable", "faster: an ack may be undone when the power fails"),
+            option("--quiet", "print no line for each message on stderr"),
         ),
         """CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100
         reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;
@@ -272,7 +273,7 @@ _TABLE = (
         "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
         "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n  spooltop status '/var/spool/*'\n"
         "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'",
-        "commands.status:status", (PATHS, WATCH, *LOGS, REDIS, flag("--json", "one object, of several spools one a line")),
+        "commands.status:status", (PATHS, WATCH, *LOGS, REDIS, option("--json", "one object, of several spools one a line")),
     ),
     Command(
         "check", "[TARGET …]", "a Nagios plugin: OK, WARNING, CRITICAL or UNKNOWN",
@@ -280,12 +281,12 @@ _TABLE = (
         "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "commands.check:check", (
             TARGETS,
             option(
-                "-w --warning", "NAME[=RANGE]",
+                "-w --warning NAME[=RANGE]",
                 lambda: f"warn of a problem by its code, or of a value outside RANGE: {_values()}", action="append",
             ),
-            option("-c --critical", "NAME[=RANGE]", "likewise, and it is critical", action="append"),
-            option("--perfdata", "NAME,…", "only these values in the performance data; none leaves it out"),
-            option("-t --timeout", "SECONDS", "a look that takes longer is UNKNOWN; default 10", type=float, default=10.0),
+            option("-c --critical NAME[=RANGE]", "likewise, and it is critical", action="append"),
+            option("--perfdata NAME,…", "only these values in the performance data; none leaves it out"),
+            option("-t --timeout SECONDS", "a look that takes longer is UNKNOWN; default 10", type=float, default=10.0),
             WATCH, *LOGS, REDIS,
         ),
         """Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they
@@ -296,9 +297,9 @@ _TABLE = (
         "doctor", "[TARGET]", "can this place keep the promises? Each finding with its remedy",
         "  spooltop doctor /var/spool/memex\n  spooltop doctor /var/spool/memex --write --watch 10s", "commands.doctor:doctor",
         (
-            option("path", "TARGET", "the spool; the current directory if it is one", nargs="?"),
-            flag("--write", "also try moves, links, syncs and locks, in a hidden directory in tmp"),
-            option("--watch", "DURATION", "watch for 10s, 2m …: how fast the disk fills, cursors"), *LOGS, LINES,
+            option("path TARGET", "the spool; the current directory if it is one", nargs="?"),
+            option("--write", "also try moves, links, syncs and locks, in a hidden directory in tmp"),
+            option("--watch DURATION", "watch for 10s, 2m …: how fast the disk fills, cursors"), *LOGS, LINES,
         ),
         """Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and
         modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is
@@ -307,8 +308,8 @@ _TABLE = (
     Command(
         "bench", "[TARGET]", "measure files, locks and the engine on this file system",
         "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "commands.bench:bench", (
-            option("path", "TARGET", "a spool or any directory; the current one if it is a spool", nargs="?"),
-            option("--seconds", "N", "about how long all of it takes; default 20", type=seconds, default=20.0),
+            option("path TARGET", "a spool or any directory; the current one if it is a spool", nargs="?"),
+            option("--seconds N", "about how long all of it takes; default 20", type=seconds, default=20.0),
             LINES,
         ),
         """Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at
@@ -321,7 +322,7 @@ _TABLE = (
         "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'",
         "commands.events:events", (
             TARGETS,
-            option("--exec", "CMD", "also run this shell command for each event, with the JSON on stdin"),
+            option("--exec CMD", "also run this shell command for each event, with the JSON on stdin"),
             *LOGS, REDIS, LINES,
         ),
         """Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended
@@ -333,10 +334,10 @@ _TABLE = (
         "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom",
         "commands.metrics:metrics", (
             TARGETS,
-            option("--listen", "[HOST:]PORT", "watch, and serve them over HTTP; HOST is 127.0.0.1 by default"),
-            option("--textfile", "FILE", "watch, and write them for the textfile collector of node_exporter"),
-            option("--every", "DURATION", "with --textfile: how often; default 15s", default="15s"),
-            flag("--grafana", "print a dashboard for Grafana instead, to be imported there"), *LOGS, REDIS,
+            option("--listen [HOST:]PORT", "watch, and serve them over HTTP; HOST is 127.0.0.1 by default"),
+            option("--textfile FILE", "watch, and write them for the textfile collector of node_exporter"),
+            option("--every DURATION", "with --textfile: how often; default 15s", default="15s"),
+            option("--grafana", "print a dashboard for Grafana instead, to be imported there"), *LOGS, REDIS,
         ),
         """Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200
         sources of a target, the others are counted together as "other". Needs pip install '.[metrics]'.""",
@@ -346,26 +347,26 @@ _TABLE = (
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
         "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "commands.show:ls", (
             PATH_OR_HERE, *SELECTION,
-            option("--sort", None, "default: age; cur and tmp by verdict, worst first, then who holds longest", choices=COLUMNS),
-            flag("--invert", "reverse the order"), option("-n", "N", "at most N lines", dest="most", type=int),
+            option("--sort", "default: age; cur and tmp by verdict, worst first, then who holds longest", choices=COLUMNS),
+            option("--invert", "reverse the order"), option("-n N", "at most N lines", dest="most", type=int),
             LINES,
         ),
     ),
     Command(
         "show", "PATH ID", "one message, safely escaped",
         "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "commands.show:show", (
-            PATH, option("id", "ID", "as listed"),
-            option("--box", "BOX", "look in this box only", choices=BOXES),
-            flag("--raw", "the raw payload, to a pipe or a file"),
-            flag("--who", "show instead who has the file open or locked"), flag("--json", "one object"),
+            PATH, option("id ID", "as listed"),
+            option("--box BOX", "look in this box only", choices=BOXES),
+            option("--raw", "the raw payload, to a pipe or a file"),
+            option("--who", "show instead who has the file open or locked"), option("--json", "one object"),
         ),
     ),
     Command(
         "requeue", "PATH [ID … | - | ALL]", "requeue claims; with --box, rejected or held messages",
         "  spooltop requeue /var/spool/memex --verdict dead", "commands.change:requeue", (
             PATH, *SELECTION, FORCE,
-            flag("--hold-poison", "hold messages on which 3 or more consumers died, requeue the others"),
-            flag("--copy", "in a stream: put claims again as new entries, last in order"), *CHANGE,
+            option("--hold-poison", "hold messages on which 3 or more consumers died, requeue the others"),
+            option("--copy", "in a stream: put claims again as new entries, last in order"), *CHANGE,
         ),
     ),
     Command(
@@ -373,9 +374,9 @@ _TABLE = (
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
         "  spooltop purge /var/spool/memex --expired", "commands.change:purge", (
-            PATH, *SELECTION, flag("--now", "delete at once instead of moving to the trash; there is no undo"),
-            flag("--expired", "delete expired messages from the trash"),
-            flag("--force", argparse.SUPPRESS),  # what lives is refused all the same
+            PATH, *SELECTION, option("--now", "delete at once instead of moving to the trash; there is no undo"),
+            option("--expired", "delete expired messages from the trash"),
+            option("--force", argparse.SUPPRESS),  # what lives is refused all the same
             *CHANGE,
         ),
         """It needs --box or ids, and takes messages older than 1 hour unless ids, ALL or an age say otherwise. Messages are
@@ -395,7 +396,7 @@ _TABLE = (
     Command(
         "restore", "PATH [ID … | - | ALL]", "move held, rejected or purged messages back to their box",
         "  spooltop restore /var/spool/memex --box trash --source imessage", "commands.change:restore", (
-            PATH, *SELECTION, flag("--force", "from the trash: move to new even if it may not have come from there"), *CHANGE,
+            PATH, *SELECTION, option("--force", "from the trash: move to new even if it may not have come from there"), *CHANGE,
         ),
         """Messages from cur move to new, as a requeue would move them; files from tmp move back to tmp. The attempts of rejected
         messages count anew.""",
@@ -405,14 +406,14 @@ _TABLE = (
         "  spooltop inject /var/spool/memex --count 3 --canary\n"
         "  spooltop inject /var/spool/memex --count 500 --rate 20/s --text '{\"rowid\": {n}, \"id\": \"{id}\"}'",
         "commands.change:inject", (
-            PATH, option("--count", "N", "how many", type=int, default=1),
-            option("--text", None, "the payload; {n} {count} {id} {source} {time} are filled in for each message"),
-            option("--file", "FILE", "or the payload from a file, filled in likewise"),
-            option("--size", "BYTES", "or a payload of this size", type=int),
-            option("--source", "NAME", "the source of the messages"),
-            flag("--canary", "mark them as tests, not counted in rates; print their way"),
+            PATH, option("--count N", "how many", type=int, default=1),
+            option("--text TEXT", "the payload; {n} {count} {id} {source} {time} are filled in for each message"),
+            option("--file FILE", "or the payload from a file, filled in likewise"),
+            option("--size BYTES", "or a payload of this size", type=int),
+            option("--source NAME", "the source of the messages"),
+            option("--canary", "mark them as tests, not counted in rates; print their way"),
             option(
-                "--timeout", "SECONDS", "with --canary: follow them for at most this long; 0: not at all", type=seconds,
+                "--timeout SECONDS", "with --canary: follow them for at most this long; 0: not at all", type=seconds,
                 default=30.0,
             ),
             *CHANGE,
@@ -421,7 +422,7 @@ _TABLE = (
     Command(
         "undo", "PATH OPERATION", "undo one operation",
         "  spooltop undo /var/spool/memex 7f3a", "commands.change:undo", (
-            PATH, option("operation", "OPERATION", "its id, or the beginning of it, as `spooltop ops` lists it", nargs="?"),
+            PATH, option("operation OPERATION", "its id, or the beginning of it, as `spooltop ops` lists it", nargs="?"),
             *CHANGE,
         ), locks=True,
     ),
@@ -429,9 +430,9 @@ _TABLE = (
         "ops", "[PATH [OPERATION]]", "list operations, newest first, or the audit log of one",
         "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "commands.show:ops", (
             PATH_OR_HERE,
-            option("operation", "OPERATION", "its id, or the beginning: the result of each item", nargs="?"),
-            flag("--all", "all operations in the journal, not only the newest 1,000"),
-            flag("--json", "one object a line; of one operation one object"),
+            option("operation OPERATION", "its id, or the beginning: the result of each item", nargs="?"),
+            option("--all", "all operations in the journal, not only the newest 1,000"),
+            option("--json", "one object a line; of one operation one object"),
         ), locks=True,
     ),
     Command(
@@ -439,17 +440,17 @@ _TABLE = (
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
         "  spooltop cursors /opt/memex --mute teams=8h", ".cursors.command:cursors", (
             PATH_OR_HERE, WATCH, *LOGS,
-            option("--set", "SOURCE=VALUE", "store this value, after a plan and a question"),
-            option("--file", "FILE", "with --set: the cursor file, where several have the source"),
+            option("--set SOURCE=VALUE", "store this value, after a plan and a question"),
+            option("--file FILE", "with --set: the cursor file, where several have the source"),
             option(
-                "--type", None, "with --set: the type of VALUE, where it is another one than that of the present value",
+                "--type", "with --set: the type of VALUE, where it is another one than that of the present value",
                 choices=("json", "text"), default="",
             ),
-            flag("--force", "with --set: also a source that the file does not have yet, or another type"),
-            flag("--yes", f"with --set: {YES}"), flag("--dry-run", "with --set: show the plan and stop"),
-            option("--mute", "SOURCE[=AGE]", "hide its problems, for 1h by default"),
-            option("--unmute", "SOURCE", "unmute it"),
-            flag("--json", "one object a line; with --set the plan and its result as one"),
+            option("--force", "with --set: also a source that the file does not have yet, or another type"),
+            option("--yes", f"with --set: {YES}"), option("--dry-run", "with --set: show the plan and stop"),
+            option("--mute SOURCE[=AGE]", "hide its problems, for 1h by default"),
+            option("--unmute SOURCE", "unmute it"),
+            option("--json", "one object a line; with --set the plan and its result as one"),
         ),
         """--set reads VALUE as JSON, else as text, and keeps the type of the present value: an integer stays an integer, and
         another type wants --type or --force. It is stored under .cursors.lock, and only if the value is still the one that
@@ -460,7 +461,7 @@ _TABLE = (
         "  spooltop consumers /var/spool/memex --watch 30s\n"
         "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.show:consumers", (
             PATH_OR_HERE, WATCH,
-            option("--verdict", "VERDICT", "only dead, alive or unknown", choices=VERDICTS[:3]), LINES,
+            option("--verdict VERDICT", "only dead, alive or unknown", choices=VERDICTS[:3]), LINES,
         ),
         """done/s, fail/s and CPU need --watch; CPU is the share of one processor. A
         consumer without a presence lock is known by the pid in its claims alone.""",
@@ -477,8 +478,8 @@ _TABLE = (
         "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
         "commands.change:unlock", (
-            PATH, option("what", "LOCK", "as `spooltop locks` lists it, its path or file name; or ALL", nargs="*"),
-            flag("--force", "also if it is unknown whether its holder is running"), *CHANGE,
+            PATH, option("what LOCK", "as `spooltop locks` lists it, its path or file name; or ALL", nargs="*"),
+            option("--force", "also if it is unknown whether its holder is running"), *CHANGE,
         ),
         """Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and
         it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its
@@ -488,7 +489,7 @@ _TABLE = (
     Command(
         "layouts", "[form | show NAME | try FILE PATH]", "list layouts of other programs' queues, or try one",
         "  spooltop layouts\n  spooltop layouts form > mine.toml\n  spooltop layouts try mine.toml /srv/queue",
-        "commands.layouts:layouts", (option("words", "WORD", "form, show NAME, or try FILE PATH", nargs="*"), LINES),
+        "commands.layouts:layouts", (option("words WORD", "form, show NAME, or try FILE PATH", nargs="*"), LINES),
         """A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in
         ~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.
         form prints one with every key and what it means, to begin with; show prints a known one. try says which file of PATH
@@ -497,7 +498,7 @@ _TABLE = (
     Command(
         "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
         "  spooltop pause /var/spool/memex --reason 'a schema change'", "commands.change:pause", (
-            PATH, option("--reason", "TEXT", "why: shown to whoever looks, and to workers that wait"),
+            PATH, option("--reason TEXT", "why: shown to whoever looks, and to workers that wait"),
             *QUESTION, PLAN,
         ),
         """Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over
@@ -511,7 +512,7 @@ _TABLE = (
     Command(
         "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show",
         "commands.config:config", (
-            option("what", "show", "what to do; the only choice so far", nargs="?", choices=("show",)), LINES,
+            option("what show", "what to do; the only choice so far", nargs="?", choices=("show",)), LINES,
         ),
         "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),
@@ -520,11 +521,11 @@ _TABLE = (
         "  eval \"$(spooltop completion bash)\"\n  spooltop completion zsh > ~/.zfunc/_spooltop\n"
         "  spooltop completion fish > ~/.config/fish/completions/spooltop.fish",
         "commands.completion:completion",
-        (option("shell", "SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish")),),
+        (option("shell SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish")),),
     ),
     Command(
         "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help",
-        (option("name", "COMMAND", "the command", nargs="?"),),
+        (option("name COMMAND", "the command", nargs="?"),),
     ),
     Command(
         "version", "", "print the version, and those of what it stands on",
