@@ -18,7 +18,7 @@ _REMEDY = "    "
 
 def doctor(args: Arguments) -> int:
     """Prints the result of each check; the exit code is that of the worst."""
-    from ..demo.demo_dir import left_behind
+    from ..demo.scenario import left_behind
 
     terminal = args.terminal
     watch = 0.0 if args.watch is None else parse_age(args.watch)

@@ -14,8 +14,7 @@ from spooltop.model import Action, Environ, Refused, UsageError, escape
 
 from ..commands.status import show_status
 from ..context import Arguments
-from . import demo_dir
-from .scenario import LOGS, SETTINGS, Act, SpoolScenario, begin, playing
+from .scenario import LOGS, SETTINGS, Act, SpoolScenario, begin, make_kept, playing, scratch_dir, stream_address, sweep
 
 _BANNER = " DEMO, {} on exit · try {} d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 HUNG_UP = 128 + signal.SIGHUP
@@ -31,7 +30,7 @@ def demo(args: Arguments) -> int:
         raise UsageError("demo: --dir keeps a directory, and --redis makes none", "leave one of them out")
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
-    demo_dir.sweep()
+    sweep()
     code, goodbye = (_on_stream if args.redis else _on_spool)(args)
     if code != HUNG_UP:
         said = args.terminal.err if args.json else args.terminal.out
@@ -42,7 +41,7 @@ def demo(args: Arguments) -> int:
 def _on_spool(args: Arguments) -> tuple[int, str]:
     """Plays on a spool in a directory that is removed at the end; with ``--dir`` on a spool there that is kept."""
     path: str | None = args.dir
-    with demo_dir.scratch_dir() if path is None else nullcontext(demo_dir.make_kept(path)) as base:
+    with scratch_dir() if path is None else nullcontext(make_kept(path)) as base:
         spool = os.path.join(base, "memex") if path is None else base
         Spool.create(spool, durable=False).close()
         begin(spool)
@@ -61,8 +60,8 @@ def _on_stream(args: Arguments) -> tuple[int, str]:
     from .stream_scenario import StreamScenario, find_program, make_groups, running_server
 
     program = find_program()
-    with demo_dir.scratch_dir() as base, running_server(program, base):
-        address = demo_dir.stream_address(base)
+    with scratch_dir() as base, running_server(program, base):
+        address = stream_address(base)
         make_groups(address)
         settings = {**SETTINGS, "XDG_STATE_HOME": base}
         code, requeued = _play(

@@ -1,4 +1,4 @@
-"""The scenes of the demo: its timing, its messages, the programs that play, and what starts, kills and replaces them.
+"""The scenes of the demo: its directory, timing and messages, the programs that play, and what starts, kills and replaces them.
 
 The timing is faster than reality, so that everything is visible within ten seconds. All times are in seconds. The
 five pollers run in rounds of six seconds. ``email`` reads the whole cursor file early in a round and writes all of it back at the
@@ -16,8 +16,10 @@ import os
 import random
 import re
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -26,10 +28,89 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from spooltop.backends.directory import trials
+from spooltop.backends.log_store import STATE_DIR, state_of
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
-from spooltop.model import DIED, ClaimLost, Frozen, Json, JsonObject, Queue, QueueClaim, SpooltopError
+from spooltop.model import (
+    DIED,
+    ClaimLost,
+    Frozen,
+    Json,
+    JsonObject,
+    NotASpool,
+    Queue,
+    QueueClaim,
+    Refused,
+    SpooltopError,
+    escape,
+)  # fmt: skip
+
+# The directory of a demo, and the removal of directories that killed demos left behind.
+
+_PREFIX = "spooltop-demo-"
+STREAM, WORKING = "memex", "workers"
+"""The stream of a demo on a server, and the group whose messages are worked on."""
+
+
+@contextmanager
+def scratch_dir() -> Iterator[str]:
+    """Makes a new directory below that for temporary files, and removes it at the end."""
+    scratch = trials.ScratchDir(tempfile.gettempdir(), _PREFIX)
+    try:
+        yield scratch.path
+    finally:
+        scratch.close()
+        _remove_logs(scratch.path)
+
+
+def socket_in(base: str) -> str:
+    """Returns the path of the server's socket in the directory of a demo."""
+    return os.path.join(base, "redis.sock")
+
+
+def stream_address(base: str) -> str:
+    """Returns the address of the group whose messages are worked on."""
+    return f"unix://{quote(socket_in(base))}#{STREAM}/{WORKING}"
+
+
+def make_kept(path: str) -> str:
+    """Makes a directory at ``path`` that is kept, and returns its full path. Raises ``Refused`` if the path exists,
+    ``NotASpool`` if its parent is missing."""
+    full = os.path.abspath(path)
+    try:
+        os.mkdir(full)
+    except FileExistsError:
+        if not os.path.isdir(full) or os.listdir(full):
+            raise Refused("demo: the directory exists already", "name a new or an empty directory", path=path) from None
+    except FileNotFoundError:
+        raise NotASpool(
+            "demo: its parent directory does not exist", f"first: mkdir -p {escape(os.path.dirname(full))}", path=path
+        ) from None
+    return full
+
+
+def sweep() -> None:
+    """Removes the directories that killed demos of this user left."""
+    above = tempfile.gettempdir()
+    for name in trials.sweep(above, _PREFIX):
+        _remove_logs(os.path.join(above, name))
+
+
+def left_behind() -> list[str]:
+    """Returns the directories that killed demos of this user left, as far as the kernel's table of locks shows. Changes
+    nothing."""
+    above = tempfile.gettempdir()
+    return [os.path.join(above, name) for name in trials.left_behind(above, _PREFIX)]
+
+
+def _remove_logs(base: str) -> None:
+    """Removes what root's operations on the stream of a demo wrote elsewhere: everybody else's logs are in the directory."""
+    if os.geteuid() == 0:
+        shutil.rmtree(state_of(STATE_DIR, stream_address(base)), ignore_errors=True)
+
 
 # Processes that end with the process that started them, however it ends.
 # Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads

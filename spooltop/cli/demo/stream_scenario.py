@@ -19,8 +19,7 @@ from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.engine.system.syscalls import end_with_parent
 from spooltop.model import Action, Box, Environ, Refused, Selection, Unavailable, UsageError, escape
 
-from .demo_dir import STREAM, WORKING, socket_in
-from .scenario import NEWEST, Acts, Child, OpenQueue, Scenario, fork, row
+from .scenario import NEWEST, STREAM, WORKING, Acts, Child, OpenQueue, Scenario, fork, row, socket_in
 
 # The Redis or Valkey server of a demo: found, started on a socket in the demo's own directory, and ended with the demo.
 
