@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from itertools import takewhile
 
 from spooltop import __version__
 from spooltop.model import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError, escape, has_password, has_scheme
@@ -121,22 +122,19 @@ def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> i
 def _run(words: Sequence[str], args: Arguments) -> int:
     terminal = args.terminal
     command, rest = command_of(words)
-    before = rest[: rest.index("--")] if "--" in rest else rest
+    before = [*takewhile("--".__ne__, rest)]
     if "-h" in before or "--help" in before:
         terminal.out(command.help())
         return 0
     if command is DASHBOARD and ("-V" in before or "--version" in before):
         return show_version(args)
-    after = None
-    if command.name == "work" and "--" in rest:
-        rest, after = before, rest[rest.index("--") + 1 :]
+    if command.name == "work":
+        rest, args.command = before, rest[len(before) + 1 :]
     Parser(command).read(rest, args)
     _conceal_secrets(args)
     terminal.ascii, terminal.json = terminal.ascii or args.ascii, args.json
     if os.geteuid() == 0 and command.name not in ("help", "version"):
         _warn_of_mistrusted_settings(terminal)
-    if command.name == "work":
-        args.command = after
     module, function = command.runs.split(":")
     runs: Callable[[Arguments], int] = getattr(importlib.import_module(f".{module}", __package__), function)
     return runs(args)
