@@ -178,8 +178,9 @@ class Row(Frozen):
     """End of the last attempt (``exit-1``, ``timeout``, ``died``, the class of an exception); None if unknown."""
 
     def judged(self, verdict: Verdict | None, evidence: str, owner: Owner | None) -> Row:
-        """Returns a copy with another verdict."""
-        return replace(self, verdict=verdict, evidence=evidence, owner=owner)
+        """Returns a copy with another verdict; this very row where it is the same one."""
+        same = (verdict, evidence, owner) == (self.verdict, self.evidence, self.owner)
+        return self if same else replace(self, verdict=verdict, evidence=evidence, owner=owner)
 
     def age(self, now: float) -> float | None:
         """Seconds since it was put, never negative; None where not known."""

@@ -208,8 +208,7 @@ class TmpJudge(Struct):
             if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
                 del files[key]  # it was moved on while we looked
                 continue
-            if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
-                file.row = file.row.judged(verdict, evidence, owner)
+            file.row = file.row.judged(verdict, evidence, owner)
 
     def _is_here(self, host: str) -> bool:
         mine = self._processes.host()

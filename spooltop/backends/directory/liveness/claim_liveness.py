@@ -373,16 +373,14 @@ class ClaimJudge(Struct):
             running = (owner.pid for claim, (*_, owner, here) in both if here and self._held(claim) > _HELD_LONG)
             self._idle.look(pid for pid in running if pid is not None)
         for claim, (verdict, evidence, owner, here) in progress.each(both):
-            before, name = claim.row, claim.name
             if here and (idle := self._idle.words(owner.pid)) and self._held(claim) > _HELD_LONG:
                 evidence = also(evidence, idle)
-            if verdict is Verdict.DEAD and not is_inode(REAL_FILES, name.raw, dirs.box(Box.CUR), claim.inode, unseen=False):
-                del claims[name.raw]  # acknowledged or requeued since it was listed
+            if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, dirs.box(Box.CUR), claim.inode, unseen=False):
+                del claims[claim.name.raw]  # acknowledged or requeued since it was listed
                 changed = True
                 continue
-            if (verdict, evidence, owner) != (before.verdict, before.evidence, before.owner):
-                claim.row = before.judged(verdict, evidence, owner)
-                changed = True
+            before, claim.row = claim.row, claim.row.judged(verdict, evidence, owner)
+            changed |= claim.row is not before
         return changed
 
     def count_running(self, dirs: SpoolDirs, certainty: Certainty) -> int | None:
@@ -506,16 +504,10 @@ class ConsumerGatherer(Struct):
 
     _processes: Processes
     _token_judge: TokenJudge
-    _rows: Sequence[Row] | None = None
-    _claimants: tuple[list[ConsumerRow], int] = ([], 0)
     _samples: dict[int, _Sample] = {}
     _exited: dict[str, ConsumerRow] = {}
-    _idle: tuple[ConsumerRow, ...] = ()
-    _untested: int = 0
-    _error: str = ""
     _last: ConsumerList | None = None
     _due: float = float("-inf")
-    _slow_until: float = float("-inf")
 
     def gather(
         self, dirs: SpoolDirs, rows: Sequence[Row], certainty: Certainty, taken_at: float, *, complete: bool
@@ -523,51 +515,40 @@ class ConsumerGatherer(Struct):
         """Gathers the consumers as of a look at ``taken_at`` that judged the claims ``rows``, the oldest first; ``complete``:
         there are no others."""
         began = self._processes.boottime()
-        due = began >= self._due
-        if self._last is not None and not due and (rows is self._rows or began < self._slow_until):
+        if self._last is not None and began < self._due:
             return self._last
-        if rows is not self._rows:
-            self._claimants, self._rows = claiming(rows), rows
-        claimants, nameless = self._claimants
-        known = {one.token for one in claimants}
-        if due:
-            self._look_at_idle(dirs, known, certainty)
-        found = [*claimants, *(one for one in self._idle if one.token not in known)]
-        found.sort(key=lambda one: (-one.rank, one.claimed_at is None, one.claimed_at or 0.0))
+        claimants, nameless = claiming(rows)
+        idle, untested, error = self._without_claim(dirs, {one.token for one in claimants}, certainty)
+        found = sorted([*claimants, *idle], key=lambda one: (-one.rank, one.claimed_at is None, one.claimed_at or 0.0))
         exited = sum(one.exited for one in found)
         listed = found[: min(_LISTED, len(found) - max(0, exited - _EXITED))]
-        if due:
-            self._sample(listed)
-        error = self._error or ("" if complete else f"only the first {len(rows):,} claims are counted")
+        self._sample(listed)
+        error = error or ("" if complete else f"only the first {len(rows):,} claims are counted")
         used = (
             one.replace(usage=sample.usage)
             if (sample := self._samples.get(one.owner.pid or 0)) and one.verdict is Verdict.ALIVE and one.owner.user is not None
             else one
             for one in listed
         )
-        self._last = ConsumerList(
-            tuple(used), taken_at, len(found) - len(listed) + self._untested, nameless, error
-        )  # fmt: skip
-        if due:
-            ended = self._processes.boottime()
-            self._due = ended + max(_SAMPLED_EVERY, _SHARE * (ended - began))
-            self._slow_until = self._due if ended - began > _SAMPLED_EVERY / _SHARE else ended
+        self._last = ConsumerList(tuple(used), taken_at, len(found) - len(listed) + untested, nameless, error)
+        ended = self._processes.boottime()
+        self._due = ended + max(_SAMPLED_EVERY, _SHARE * (ended - began))
         return self._last
 
-    def _look_at_idle(self, dirs: SpoolDirs, claiming: set[str | None], certainty: Certainty) -> None:
-        """Tests the consumers that have a presence file and no claim; those found dead are not tested again."""
+    def _without_claim(
+        self, dirs: SpoolDirs, claiming: set[str | None], certainty: Certainty
+    ) -> tuple[list[ConsumerRow], int, str]:
+        """Tests the consumers that have a presence file and no claim; those found dead are not tested again. Returns them, how
+        many were not tested, and why none are visible."""
         try:
             tokens = _presence_tokens(dirs) or []
         except OSError as problem:
-            self._idle, self._untested = (), 0
-            self._error = f"consumers without a claim are not visible: {problem.strerror}"
-            return
-        self._error = ""
+            return [], 0, f"consumers without a claim are not visible: {problem.strerror}"
         there = set(tokens)
         self._exited = {token: one for token, one in self._exited.items() if token in there}
         idle = [token for token in tokens if token not in claiming and token not in self._exited]
-        alive = {one.token for one in self._idle}
-        idle.sort(key=lambda token: token not in alive)  # known ones first, so that the list stays the same
+        known = {one.token for one in self._last.consumers} if self._last is not None else set()
+        idle.sort(key=lambda token: token not in known)  # known ones first, so that the list stays the same
         looked = {token: presence.look(dirs, token) for token in islice(idle, _IDLE_TESTED)}
         looked = {token: seen for token, seen in looked.items() if seen.state != "missing"}
         rows = [
@@ -576,8 +557,8 @@ class ConsumerGatherer(Struct):
         ]
         self._exited.update((one.token, one) for one in rows if one.exited and one.token is not None)
         past = sorted(self._exited.values(), key=lambda one: one.owner.start or 0.0, reverse=True)
-        self._idle = (*(one for one in rows if not one.exited), *(one for one in past if one.token not in claiming))
-        self._untested = max(0, len(idle) - _IDLE_TESTED)
+        found = [*(one for one in rows if not one.exited), *(one for one in past if one.token not in claiming)]
+        return found, max(0, len(idle) - _IDLE_TESTED), ""
 
     def _sample(self, listed: Iterable[ConsumerRow]) -> None:
         """Samples what the processes of running consumers use, as far as they are visible."""
