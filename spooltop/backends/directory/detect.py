@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
@@ -303,12 +304,8 @@ def _near(path: str) -> list[str]:
 
 def _prefixes(path: str) -> list[str]:
     """Returns ``a``, ``a/b``, ``a/b/c`` for ``a/b/c``; first ``/`` for an absolute path."""
-    current = "/" if path.startswith("/") else ""
-    prefixes = [current] if current else []
-    for part in filter(None, path.split("/")):
-        current = os.path.join(current, part)
-        prefixes.append(current)
-    return prefixes
+    parts = [part or "/" for at, part in enumerate(path.split("/")) if part or not at]
+    return list(accumulate(parts, os.path.join))
 
 
 def spool_of_box(path: str) -> str | None:

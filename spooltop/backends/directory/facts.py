@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import grp
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -80,7 +81,8 @@ def _exported(text: str) -> Iterator[str]:
     list of the kernel alike."""
     for line in text.replace("\\\n", " ").splitlines():
         try:
-            words = shlex.split(_octal(line), comments=True)
+            # ``\040`` and its like, with which blanks in paths are written
+            words = shlex.split(re.sub(r"\\([0-7]{3})", lambda found: f"'{chr(int(found[1], 8))}'", line), comments=True)
         except ValueError:
             continue
         if words and words[0].startswith("/"):
@@ -93,15 +95,6 @@ def _samba(text: str) -> Iterator[str]:
         key, equals, value = line.strip().partition("=")
         if equals and key.strip().lower() in ("path", "directory") and value.strip().startswith("/"):
             yield value.strip()
-
-
-def _octal(line: str) -> str:
-    """Decodes ``\\040`` and its like, with which exports(5) writes blanks in paths."""
-    first, *rest = line.split("\\")
-    return first + "".join(
-        f"'{chr(int(part[:3], 8))}'{part[3:]}" if part[:3].isdigit() and not set(part[:3]) & set("89") else "\\" + part
-        for part in rest
-    )
 
 
 def _related(one: str, path: str) -> bool:

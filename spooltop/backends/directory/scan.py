@@ -14,7 +14,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
-from spooltop.engine.system.files import REAL_FILES
+from spooltop.engine.system.files import REAL_FILES, closing
 from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Frozen, Key, Row, Stop
 
 from ..log_store import OPERATION
@@ -47,15 +47,10 @@ def _count(folder: str) -> int | None:
     return None
 
 
-@contextmanager
-def opened(name: str, dir_fd: int | None = None, *, follow: bool = False) -> Iterator[int]:
+def opened(name: str, dir_fd: int | None = None, *, follow: bool = False) -> AbstractContextManager[int]:
     """Opens a directory for a while; ``follow``: also through a link. The descriptor is not shared: the offset of a shared one is
     moved by whoever lists. Raises ``OSError``."""
-    fd = REAL_FILES.open_dir(name, dir_fd, follow=follow)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+    return closing(REAL_FILES, REAL_FILES.open_dir(name, dir_fd, follow=follow))
 
 
 Generation = tuple[int, int, int]
@@ -681,16 +676,9 @@ def is_spool_like(modes: dict[Box, int]) -> bool:
 
 def is_spool_at(path: str, dir_fd: int | None = None, *, follow: bool = True) -> bool:
     """Returns whether ``path`` is like a spool; False where it is not there or may not be looked into."""
-    try:
-        fd = open_path(path, dir_fd, follow=follow)
-    except (OSError, ValueError):
-        return False
-    try:
+    with suppress(OSError, ValueError), closing(REAL_FILES, open_path(path, dir_fd, follow=follow)) as fd:
         return is_spool_like(boxes_in(fd))
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
+    return False
 
 
 _IDS_AT_MOST = 50_000

@@ -235,22 +235,11 @@ def common_ends(names: Iterable[str]) -> Ends:
     >>> common_ends(["/srv/a/spool", "/srv/b/spool", "/srv/c"])
     Ends(head='/srv/', tail='', whole=False)
     """
-    distinct = set(names)
+    distinct = list(set(names))
     if len(distinct) < 2:
-        return Ends(head=distinct.pop(), whole=True) if distinct else ALONE
-    head = _prefix(distinct)
-    return _between_words(head, _prefix(name[len(head) :][::-1] for name in distinct)[::-1])
-
-
-def _prefix(texts: Iterable[str]) -> str:
-    """The beginning that all of ``texts`` share: that of the first and the last in their order."""
-    every = list(texts)
-    first, last = min(every), max(every)
-    return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
-
-
-def _between_words(head: str, tail: str) -> Ends:
-    """The ends without the part of a word that differs."""
+        return Ends(head=distinct[0], whole=True) if distinct else ALONE
+    head = os.path.commonprefix(distinct)  # noqa: RUF071  names, not paths
+    tail = os.path.commonprefix([name[len(head) :][::-1] for name in distinct])[::-1]  # noqa: RUF071
     start = max((at for at, char in enumerate(head, start=1) if not char.isalnum()), default=0)
     stop = min((at for at, char in enumerate(tail) if not char.isalnum()), default=len(tail))
     return Ends(head[:start], tail[stop:])
