@@ -26,9 +26,8 @@ from ..row_listing import RowListing
 from .events.flow import FlowMeter, MessageTracker, OperatorMoves
 from .events.watcher import ChangeWaiter, EventReport, Watcher
 from .listing import NameListing, read_message, split_key
-from .liveness.claim_liveness import ConsumerGatherer, TokenJudge
+from .liveness.judges import ConsumerGatherer, JudgedRows, RowJudge, TokenJudge
 from .operator.rules import can_change
-from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, Scans, SetAsideBoxes, age_counter, irregular_rows, pieces
 from .storage.disk import OpenFolder, OpenSpool, changes_unseen, disk_of, mount_of, sends_no_events, who_am_i
 from .storage.rows import mail_row, new_row, tried_of

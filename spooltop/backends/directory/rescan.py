@@ -16,9 +16,8 @@ from spooltop.model import Box, Observation, Progress, Unreadable
 
 from .events.flow import last_claim
 from .listing import by_column, time_of
-from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, Verdicts
+from .liveness.judges import NOT_JUDGED, JudgedClaim, RowJudge, Verdicts
 from .operator.planning import BoxNames, Judge
-from .row_judge import RowJudge
 from .scan import BoxScan, StagingScanner, pieces, scan_box, why_closed
 from .storage.disk import OpenSpool
 from .world import OpenOptions, System

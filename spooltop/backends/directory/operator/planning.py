@@ -40,7 +40,7 @@ from spooltop.model.vocabulary import (
 
 from ...log_store import OPERATION
 from ..listing import ordered
-from ..liveness.claim_liveness import NOT_JUDGED, JudgedClaim
+from ..liveness.judges import NOT_JUDGED, JudgedClaim
 from ..storage.location import Folders, Found, Place, in_folder, kind_of, seconds, time_of
 from ..storage.rows import TOKEN, NameForm, NameForms, aside_row, claim_row, id_starts, named_like, new_row, tmp_row
 from .rules import FORCEABLE, RULES
