@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from msgspec.structs import asdict
 from textual.app import App
 from textual.screen import Screen
 
@@ -16,97 +15,13 @@ from spooltop.control import Control
 from spooltop.model import Clock, KeptView, SpooltopError
 from spooltop.monitor.spools_watch import SpoolsWatch
 
-from .commands import View
-from .messages import Found, SnapshotTaken
 from .options import Options
-from .screens.base import AppSession, Session
-from .screens.main import MainScreen
-from .screens.main_state import MainState
+from .screens.base import AppSession
+from .screens.main import STALE_AFTER, MainScreen
 from .screens.spools import SpoolsScreen
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
-from .threads import Pace, SnapshotThread, Worker, deliver, kept_view, outcome
-
-STALE_AFTER = 5.0
-"""Seconds after which a look that has not finished is called stale."""
-
-
-FIRST_VIEW = {"cursors": View.CURSORS, "tickets": View.LOCKS, "locks": View.LOCKS}
-"""The first view of a target with this layout, the one that has something to show, where that is not the Overview."""
-
-
-class OpenTarget:
-    """Joins what belongs to one open target. ``snapshot_thread`` is a thread on the same control that is started already.
-    ``to_spools`` leaves it for the Spools view, ``before`` is the state in which it was left the last time,
-    ``kept`` what was kept of an earlier dashboard; None where nothing is kept at the end either."""
-
-    def __init__(
-        self, control: Control, app: AppSession, snapshot_thread: SnapshotThread, *,
-        to_spools: Callable[[], object] | None = None, before: MainState | None = None, kept: KeptView | None = None,
-    ) -> None:  # fmt: skip
-        self.control = control
-        self.snapshot_thread = snapshot_thread
-        self.worker = Worker()
-        self.mailbox = self.snapshot_thread.mailbox
-        self._kept = kept
-        if before is not None:
-            state = before.again(control.now)
-        else:
-            state = MainState(control.now, FIRST_VIEW.get(control.layout, View.OVERVIEW))
-            if kept is not None:
-                state.use(kept)
-            if app.options.view:
-                state.root = View(app.options.view)
-            state.open_with(app.options.filter, app.options.sort)
-        state.among_spools = to_spools is not None
-        self.session = Session(
-            **asdict(app), control=control, snapshot_thread=snapshot_thread, worker=self.worker, now=lambda: state.now,
-            zone=lambda: state.moment.zone, to_spools=to_spools,
-        )  # fmt: skip
-        self.main = MainScreen(self.session, state)
-
-    def start(self, wake: Callable[[], object]) -> None:
-        """Starts the threads. ``wake`` is called in one of them where something was found."""
-        self.mailbox.wake_with(wake)
-        self.snapshot_thread.start()
-        self.worker.start()
-
-    def take(self, found: Found) -> None:
-        """Hands what was found to the main screen."""
-        if isinstance(found, SnapshotTaken):
-            self.session.snapshot = found.snapshot
-        self.main.take(found)
-
-    def check(self, later: Callable[..., object]) -> float:
-        """Notices a look that hangs, and tells the main screen by ``later(call, *arguments)``. Returns the seconds until the next
-        check is due."""
-        waited, shown = self.snapshot_thread.looking_for(), self.main.state.stale_for
-        stale = waited if waited >= STALE_AFTER else None
-        if stale is not None or shown is not None:
-            later(self.main.stale, stale, self.snapshot_thread.looking_at())
-        return 1.0 if stale else max(STALE_AFTER - waited, 0.1)
-
-    def leave(self) -> None:
-        """Ends the threads and closes the control, without waiting for a look that hangs. May be called in any thread."""
-        self._keep()
-        self.worker.stop(timeout=0.0)
-        self.snapshot_thread.stop(timeout=0.0)
-        self.control.close()
-
-    def finish(self) -> None:
-        """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""
-        keeping = threading.Thread(target=self._keep, name="keep", daemon=True)
-        keeping.start()
-        self.worker.stop(timeout=5.0)
-        self.snapshot_thread.stop(timeout=0.2)
-        keeping.join(1.0)
-
-    def _keep(self) -> None:
-        """Keeps the view and the orders, where they differ from what was kept before. May block where the home does."""
-        kept = self.main.state.kept()
-        if self._kept is not None and kept != self._kept:
-            outcome(lambda: self.control.keep_view(kept))
-
+from .threads import Pace, SnapshotThread, deliver, kept_view, outcome
 
 MOMENT = 0.4
 """Seconds that a plan must have been shown, with no key typed that has no meaning there, before a key confirms it: a typed word
@@ -126,7 +41,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     ALLOW_SELECT = False  # text is selected by the terminal, with Shift where the mouse is on
-    _target: OpenTarget | None = None
+    _main: MainScreen | None = None
     _opening = 0
 
     def __init__(
@@ -143,22 +58,17 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.spools = spools
         self.spools_screen = None if spools is None else SpoolsScreen(self.app_session, spools, self._open)
         self._make_thread = partial(SnapshotThread, pace=pace, monotonic=monotonic)
-        self._left: dict[str, MainState] = {}
+        self._left: dict[str, dict[str, Any]] = {}
         """The choices of the user in each target when it was left."""
         if control is not None:
-            self._target = OpenTarget(control, self.app_session, snapshot_thread or self._make_thread(control), kept=kept)
-
-    @property
-    def target(self) -> OpenTarget:
-        """The open target. Raises ``LookupError`` where none is open."""
-        if self._target is None:
-            raise LookupError("no target is open")
-        return self._target
+            self._main = MainScreen(self.app_session, control, snapshot_thread or self._make_thread(control), kept=kept)
 
     @property
     def main(self) -> MainScreen:
-        """The main screen of the open target."""
-        return self.target.main
+        """The main screen of the open target. Raises ``LookupError`` where none is open."""
+        if self._main is None:
+            raise LookupError("no target is open")
+        return self._main
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen instead of an empty one below it, which would be laid out and painted first."""
@@ -169,24 +79,24 @@ class SpooltopApp(App[int], inherit_bindings=False):
             self.spools.wake_with(partial(deliver, self, self._glanced))
             self.spools.start()
         else:
-            self.target.start(partial(deliver, self, self._arrived))
+            self.main.start(partial(deliver, self, self._arrived))
         if not self.is_headless:
             catch_signals(self.leave)
         self._check()
         self.app_resume_signal.subscribe(self, self._resumed)
 
     def _arrived(self) -> None:
-        for found in self._target.mailbox.take() if self._target is not None else ():
-            self.target.take(found)
+        main = self._main
+        for found in main.session.snapshot_thread.mailbox.take() if main is not None else ():
             front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
-            take = getattr(front, "take", None)
-            if front is not self.main and take is not None:
-                take(found)
+            for screen in dict.fromkeys((main, front)):
+                if (take := getattr(screen, "take", None)) is not None:
+                    take(found)
 
     # Several targets
 
     def _glanced(self) -> None:
-        if self.spools_screen is not None and self._target is None:
+        if self.spools_screen is not None and self._main is None:
             self.spools_screen.update()
 
     def _open(self, name: str) -> None:
@@ -218,22 +128,27 @@ class SpooltopApp(App[int], inherit_bindings=False):
             threading.Thread(target=opened.close, name="close", daemon=True).start()
             return
         self.spools.calm(True)
-        self._target = OpenTarget(
-            opened, self.app_session, self._make_thread(opened), to_spools=self._to_spools, before=self._left.get(name), kept=kept
+        self._main = MainScreen(
+            self.app_session, opened, self._make_thread(opened), kept=kept, to_spools=partial(self._to_spools, name),
+            before=self._left.get(name),
         )  # fmt: skip
-        self._target_name = name
-        self.push_screen(self._target.main)
-        self._target.start(partial(deliver, self, self._arrived))
+        self.push_screen(self._main)
+        self._main.start(partial(deliver, self, self._arrived))
 
-    def _to_spools(self) -> None:
+    def _to_spools(self, name: str) -> None:
         """Leaves the open target for the Spools view."""
-        target, self._target = self.target, None
+        main, self._main = self.main, None
         # Only the choices of the user, or the data of each target that was ever open would be kept.
-        self._left[self._target_name] = target.main.state.again(lambda: 0.0)
-        threading.Thread(target=target.leave, name="close", daemon=True).start()
+        self._left[name] = main.choices()
+
+        def close() -> None:
+            main.stop(patience=0.0)
+            main.session.control.close()
+
+        threading.Thread(target=close, name="close", daemon=True).start()
         if self.spools is not None:
             self.spools.calm(False)
-        target.main.dismiss()
+        main.dismiss()
 
     def leave(self, code: int = 0) -> None:
         """Ends with this exit code; an operation under way stops after its current item."""
@@ -241,9 +156,9 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.exit(return_code=code)
 
     def finish(self) -> None:
-        """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""
-        if self._target is not None:
-            self._target.finish()
+        """Ends the threads once the terminal is restored."""
+        if self._main is not None:
+            self._main.stop(patience=5.0)
 
     def _terminal(self) -> TerminalDriver | None:
         """The terminal; None in a test without one."""
@@ -261,8 +176,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
         # The shell used the terminal meanwhile, and events were lost while the process was stopped.
         if (terminal := self._terminal()) is not None:
             terminal.paint_all()
-        if self._target is not None:
-            self._target.snapshot_thread.look_again()
+        if self._main is not None:
+            self._main.session.snapshot_thread.look_again()
         if self.spools is not None:
             self.spools.look_again()
 
@@ -271,7 +186,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         times as much."""
         if not self.is_running:
             return
-        due = STALE_AFTER if self._target is None else self._target.check(self.call_next)
+        due = STALE_AFTER if self._main is None else self._main.check()
         if not self.is_headless and terminal_gone():
             self.leave(129)
         asyncio.get_running_loop().call_later(due, self._check)

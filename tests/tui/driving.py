@@ -63,7 +63,7 @@ class Driver:
     @property
     def looked(self) -> bool:
         """True once the first look is shown."""
-        return self.app.main.state.snapshot.taken_at > 0
+        return self.app.main.snapshot.taken_at > 0
 
     @property
     def at_main(self) -> bool:
@@ -88,7 +88,7 @@ class Driver:
 
     def unread(self) -> int:
         """Takes away what the threads have told and nobody has read, and returns the number of it."""
-        return len(self.app.target.mailbox.take()) + self.app.message_queue_size
+        return len(self.app.main.session.snapshot_thread.mailbox.take()) + self.app.message_queue_size
 
     @property
     def leaving(self) -> bool:
@@ -99,7 +99,7 @@ class Driver:
         return self.app.clipboard
 
     def stop_looking(self) -> None:
-        self.app.target.snapshot_thread.stop(timeout=5.0)
+        self.app.main.session.snapshot_thread.stop(timeout=5.0)
 
     # Waiting
 
