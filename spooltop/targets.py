@@ -6,9 +6,8 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-from spooltop.model import Box, Environ, OpenAs, SpooltopError, Target, Unreadable, has_scheme
+from spooltop.model import Box, Environ, Frozen, OpenAs, SpooltopError, Target, Unreadable, has_scheme
 
 from .backends import registry
 from .run_each import run_each
@@ -29,7 +28,7 @@ def _identify(spec: str, as_kind: str, found: Settings) -> Target:
     return registry.identify(spec, OpenAs(as_kind or found.kind_of(spec), environ=found.words))[1]
 
 
-class _Seen(NamedTuple):
+class _Seen(Frozen):
     """A path: whether it can be opened, as far as this user can know, its real path, and the spools in it."""
 
     opens: bool

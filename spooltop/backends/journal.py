@@ -491,7 +491,7 @@ def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
     return found
 
 
-class Account(NamedTuple):
+class Account(Frozen):
     """An operation in the list, beside what its log has. ``words`` describe it; ``why_not`` says why it cannot be undone, None
     where it can. ``outcomes`` are those of the items in steps with a result, None: those that its lines tell; ``found`` is the
     number of items in steps without one that were found done by looking, None: nobody looked; ``made`` is the number of items
@@ -512,7 +512,7 @@ class Account(NamedTuple):
             each = (one.outcome for intent, result in ended for _, one in zip(intent.told(), result.each(), strict=False))
             outcomes = Counter(each)
         made = outcomes.get(Outcome.DONE, 0) + (self.found or 0) if self.made is None else self.made
-        return self._replace(outcomes=outcomes, made=made)
+        return self.replace(outcomes=outcomes, made=made)
 
 
 _TICK = 0.2
@@ -732,7 +732,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
                 unlogged = f"its outcome is not in the journal: {failed.what}"
         if unlogged:
             known = [one or done(items[number]) for number, one in enumerate(results)]
-            results = [one._replace(reason=one.reason or unlogged) for one in known]
+            results = [one.replace(reason=one.reason or unlogged) for one in known]
         return results, error
 
     def _log_result(self, intent: IntentT, outcome: ResultT, *, sync: bool = True) -> None:
@@ -834,7 +834,7 @@ class SingleOperator(ItemOperator[IntentT, ItemOutcome, StateT]):
         return EndedStep([ItemResult(item.id, item.name, outcome, reason, became)], ItemOutcome(outcome, reason))
 
 
-class Standing(NamedTuple):
+class Standing(Frozen):
     """Compares a value as it is now with the one that an operation set (``after``) and the one that it found (``before``).
     ``too_late``: why the operation cannot be undone any more, None where it can."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from spooltop.model import Capabilities, Disk, Holders, Verdict, Viewer
+from spooltop.model import Capabilities, Disk, Frozen, Holders, Verdict, Viewer
 
 Connection = tuple[str, str]
 """A TCP connection: its end at the client and its end at the server, ``ADDRESS:PORT`` each."""
 
 
-class Users(NamedTuple):
+class Users(Frozen):
     """Processes that use a file. ``complete`` False: there may be others that are not visible from here; ``why`` says so."""
 
     pids: tuple[int, ...]
@@ -21,7 +21,7 @@ class Users(NamedTuple):
     why: str = ""
 
 
-class LocalClient(NamedTuple):
+class LocalClient(Frozen):
     """A process of this host, started at ``started`` (seconds since boot), and a connection that it has open."""
 
     pid: int

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal import (
@@ -27,7 +27,7 @@ from spooltop.backends.journal import (
 from spooltop.backends.log_store import LogFiles, LogStore, with_above
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
-from spooltop.model import Capabilities, CursorMismatch, CursorUnreadable, Refused, UsageError, unredact
+from spooltop.model import Capabilities, CursorMismatch, CursorUnreadable, Frozen, Refused, UsageError, unredact
 from spooltop.model.plan import Candidates, Item, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Json, Row, Stop, escape, same_json
 
@@ -122,7 +122,7 @@ PATIENCE = 10.0
 _TICK = 0.05
 
 
-class CursorState(NamedTuple):
+class CursorState(Frozen):
     """The cursor files of a target, in the order of the view; their open ``folders`` as (path, descriptor); and the same files by
     their real paths, as the journal names them."""
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
 
-from spooltop.model import LIVE, Box, MailFolder, escape
+from spooltop.model import LIVE, Box, Frozen, MailFolder, escape
 
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse
@@ -25,7 +24,7 @@ _FOLDERS = 8
 """Maximum number of hidden directories that are examined."""
 
 
-class MailSign(NamedTuple):
+class MailSign(Frozen):
     """Sign of a mail folder. ``words`` describe it; ``certain`` is False if a job spool may look the same."""
 
     words: str

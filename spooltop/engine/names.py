@@ -17,7 +17,8 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
-from typing import NamedTuple
+
+from spooltop.model import Frozen
 
 MAX_NAME = 255
 """Longest name a directory takes, in bytes."""
@@ -64,7 +65,7 @@ _MICROSECONDS = re.compile(r"[0-9]{16}(?![0-9])")
 _SECONDS = re.compile(r"[0-9]{10}(?![0-9])")
 
 
-class Name(NamedTuple):
+class Name(Frozen):
     """Parsed file name of a message.
 
     ``raw`` is the unchanged name; ``base`` is the name without the tail of a claim: the name in ``new`` from which it was
@@ -258,7 +259,8 @@ def parse(raw: str, *, claimed: bool) -> Name:
     """Parses ``raw``; never fails. ``claimed`` is True for names in ``cur`` and for claims that were set aside: only in these is
     the tail of a claim recognised, only at the end, and only in its exact forms.
 
-    >>> parse("1795220920443125.9155.vm:2,P4242", claimed=True)[1:4]
+    >>> name = parse("1795220920443125.9155.vm:2,P4242", claimed=True)
+    >>> name.id, name.base, name.own
     ('1795220920443125.9155.vm', '1795220920443125.9155.vm', False)
     """
     base, token, claimed_us, pid, flags = raw, None, None, None, None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from spooltop.model import Frozen, Owner, QueueIdentity, UsageError, Verdict, escape, finite, json_object
 
@@ -36,7 +36,7 @@ _TYPES = {
 """Types of the fields of a presence file. A value of another type, such as a bool for a number, counts as missing."""
 
 
-class Presence(NamedTuple):
+class Presence(Frozen):
     """Result of reading the presence file of a token.
 
     ``state`` is the state of its lock: "held" or "free"; else "missing" (no file), "busy" (an NFS server first has to recall it

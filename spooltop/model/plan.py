@@ -6,7 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
@@ -341,7 +341,7 @@ class Outcome(StrEnum):
     __hash__ = str.__hash__
 
 
-class ItemResult(NamedTuple):
+class ItemResult(Frozen):
     """Result of one item. ``reason`` says why it was skipped or failed, or adds a remark to one that is done. ``became`` is its
     new name, if moved."""
 

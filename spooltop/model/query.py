@@ -27,7 +27,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from spooltop.errors import UsageError
 
@@ -314,7 +314,7 @@ class Query(Frozen):
         return " ".join(("" if wanted else "!") + str(term) for term, wanted in self.terms)
 
 
-class ByName(NamedTuple):
+class ByName(Frozen):
     """A query in parts. ``texts`` are (text, wanted), ``ages`` (comparison, seconds, wanted) of the time in the box; ``rest`` is
     about source, tries and holder, which are the same for all messages that were put and tried alike."""
 

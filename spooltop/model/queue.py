@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 from .vocabulary import Frozen, escape
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MOVE = "move:"
 
 
-class QueueIdentity(NamedTuple):
+class QueueIdentity(Frozen):
     """``name`` of a queue as it is shown, and ``marks``: two names of one queue have one of them in common (device and inode of a
     box; a server, its database and a stream)."""
 
@@ -52,7 +52,7 @@ class QueueIdentity(NamedTuple):
         return cls(target if isinstance(target, str) else "", known)
 
 
-class InterruptedMove(NamedTuple):
+class InterruptedMove(Frozen):
     """Move that was killed. ``mover`` is the beginning of its keys, ``claims`` are (name of a claim, key of its put)."""
 
     mover: str
@@ -165,7 +165,7 @@ class QueueOptions(Frozen):
     words: Callable[[], Mapping[str, str]] = dict
 
 
-class OthersClaims(NamedTuple):
+class OthersClaims(Frozen):
     """Claims of one consumer, as ``evidence`` says. ``is_running``: it is known to work on them. ``ends_in``: it has ended, and
     in so many seconds its claims can be recovered; None for others."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
@@ -136,7 +136,7 @@ class Tried(_Attempt):
     attempts: int
 
 
-class HolderFlow(NamedTuple):
+class HolderFlow(Frozen):
     """Messages that one consumer finished and failed at, and the time of its last claim, if it made one."""
 
     done: int = 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, dataclass_transform
+from typing import Any, Literal, Self, TypeAlias, dataclass_transform
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -117,7 +117,7 @@ PAST = {
 """Each action in the past, in a word."""
 
 
-class Owner(NamedTuple):
+class Owner(Frozen):
     """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds.
     ``name`` is that of a consumer in a queue that knows consumers by names, and not by processes. ``moves_to`` names the queue
     into which ``spooltop move`` was moving the message: only the same move may take its claim."""

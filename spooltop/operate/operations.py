@@ -535,7 +535,7 @@ class Operations(Struct, eq=False):
         text = self.redactor.text  # also in lines that were written before the setting was made
 
         def hidden(line: AuditLine) -> AuditLine:
-            results = tuple(one._replace(reason=text(one.reason)) for one in line.results)
+            results = tuple(one.replace(reason=text(one.reason)) for one in line.results)
             return line.replace(names=tuple(map(text, line.names)), results=results)
 
         return trail.replace(lines=tuple(map(hidden, trail.lines)))

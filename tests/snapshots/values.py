@@ -115,7 +115,7 @@ def consumers() -> ConsumerList:
         owner = row.owner or Owner()
         pid, user = owner.pid or 0, None if row.verdict is Verdict.DEAD else "memex"
         listed.append(ConsumerRow(
-            row.verdict or Verdict.UNKNOWN, row.evidence, owner._replace(user=user), f"{pid:032x}", claims=1, ids=(row.id,),
+            row.verdict or Verdict.UNKNOWN, row.evidence, owner.replace(user=user), f"{pid:032x}", claims=1, ids=(row.id,),
             claimed_at=row.in_box_since, last_claim_at=row.in_box_since, rate=rates.get(pid, ConsumerRate()), usage=used.get(pid),
         ))  # fmt: skip
     waits = Owner("vm", 5202, NOW - 412, "python3 /opt/memex/index.py", "memex")

@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.system.files import read_small
@@ -27,7 +27,7 @@ from .scan import boxes_in, first_names, is_spool_at, is_spool_like, open_path
 # another form, or empty.
 
 
-class _Sign(NamedTuple):
+class _Sign(Frozen):
     """A kind of queue: its name, the advice (``{here}`` is the path), the names that it must have, and a pattern that one of its
     names, or a name in its folder ``within``, must match."""
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
 from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
-from spooltop.model import Closing, escape
+from spooltop.model import Closing, Frozen, escape
 
 from .definition import Layout
 
@@ -33,7 +32,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_N
 _LOOK_UP: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 
-class QueueFolder(NamedTuple):
+class QueueFolder(Frozen):
     """A directory of the queue and its ``names`` in order. ``prefix`` begins their paths; ``directories`` are those of them that
     are one. ``fd`` is its descriptor, which is open until the next directory is asked for."""
 
@@ -130,7 +129,7 @@ _PARTS_AT_MOST = 100
 """Files of one message that are read. A directory with more is not measured: somebody may have filled it to hang a look."""
 
 
-class MessageBytes(NamedTuple):
+class MessageBytes(Frozen):
     """The beginning of a message, the bytes that the whole has, and the names of its files where it is a directory."""
 
     data: bytes

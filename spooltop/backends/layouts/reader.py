@@ -188,7 +188,7 @@ def row_of(file: QueueFile, note: str = "", judged: HolderVerdict | None = None)
     pid = int(pid) if 0 < len(pid := fields.get("pid", "")) <= _PID_DIGITS else None
     owner = Owner(pid=pid, command=command) if command or pid is not None else None
     if owner is not None and judged is not None and judged.pid is not None:
-        owner = owner._replace(pid=judged.pid)
+        owner = owner.replace(pid=judged.pid)
     return Row(
         key=(box.value, file.path), box=box, id=file.id, name=file.path, size=file.size, enqueued_at=file.enqueued_at,
         in_box_since=file.in_box_since, since_is_bound=file.since is None and box is not Box.NEW,

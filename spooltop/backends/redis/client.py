@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from msgspec import Struct
@@ -566,7 +566,7 @@ def parse_url(url: str, *, queue: str) -> SplitResult:
     return parts
 
 
-class Login(NamedTuple):
+class Login(Frozen):
     """User and password for a server whose URL has none: an argument is seen by everybody in the list of processes."""
 
     user: str = ""

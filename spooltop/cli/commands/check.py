@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import NamedTuple
 
 from spooltop.model import CODES, Severity, Snapshot, SpooltopError, UsageError, pause_words
 from spooltop.model.vocabulary import LIVE, Box, Frozen, age, count, escape, parse_age
@@ -105,7 +104,7 @@ class Condition(Frozen):
     range: Range | None = None
 
 
-class Reading(NamedTuple):
+class Reading(Frozen):
     """A value of a look, which lies between ``low`` and ``high``; ``low`` None: not known. ``why`` it is not known exactly, or
     what would tell. ``most`` is the largest possible value."""
 
@@ -130,7 +129,7 @@ class Finding(Frozen):
     why: str = ""
 
 
-class _Value(NamedTuple):
+class _Value(Frozen):
     """A value of the performance data, which a condition may name. It is left out where it is not known, unless ``always``.
     ``unit`` is ``s``, ``B``, ``c`` (a counter) or empty."""
 

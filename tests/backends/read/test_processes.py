@@ -95,8 +95,8 @@ BOB = ProcOwner(80, frozenset({65_001}), frozenset({65_001, 65_777}), "bash", Fa
         (ME, ME, 0o644, (ROOTS,), "root's"),
         (ME, ME, 0o644, (ROOTS, BOB), "root's"),
         (ME, ME, 0o644, (ROOTS, BOB, MINE, MINE), "root's and sshd"),  # sshd hides even from the user whom it logged in
-        (ME, ME, 0o644, (MINE._replace(hides=False),), None),  # a worker of the same user in another group
-        (ME, ME, 0o644, (MINE._replace(uids=frozenset({0, ME}), name="sudo"),), "root's and sudo"),
+        (ME, ME, 0o644, (MINE.replace(hides=False),), None),  # a worker of the same user in another group
+        (ME, ME, 0o644, (MINE.replace(uids=frozenset({0, ME}), name="sudo"),), "root's and sudo"),
         (ME, 65_777, 0o600, (BOB,), "root's"),
         (ME, 65_778, 0o664, (BOB,), "root's"),
         (ME, 65_777, 0o664, (BOB,), None),  # who is in a group that may write
@@ -105,7 +105,7 @@ BOB = ProcOwner(80, frozenset({65_001}), frozenset({65_001, 65_777}), "bash", Fa
         # The files of others may be written by processes of theirs alone.
         (65_001, 65_001, 0o644, (BOB,), None),
         (65_001, 65_001, 0o644, (ROOTS, MINE), "root's"),
-        (65_001, 65_001, 0o644, (BOB._replace(uids=frozenset({0, 65_001})),), None),
+        (65_001, 65_001, 0o644, (BOB.replace(uids=frozenset({0, 65_001})),), None),
     ],
 )
 def test_who_may_write_a_file_unseen(

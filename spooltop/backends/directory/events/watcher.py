@@ -18,12 +18,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from spooltop.engine.system.syscalls import HAS_INOTIFY, inotify_add_watch, inotify_init
-from spooltop.model import Box, Clock, is_lock_name
+from spooltop.model import Box, Clock, Frozen, is_lock_name
 from spooltop.stop_event import StopEvent
 
 from ..world import System
@@ -83,7 +82,7 @@ class Events(Struct):
         return self.added.get(box, Counter()), self.deleted.get(box, Counter())
 
 
-class Event(NamedTuple):
+class Event(Frozen):
     """Single event. ``moved``: a file was moved to this name; ``closed``: it was closed after it was open for writing; ``made``:
     the name is new, which includes moved files."""
 

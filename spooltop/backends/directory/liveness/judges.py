@@ -165,7 +165,7 @@ class TokenJudge(Struct):
                 if described is not None:
                     here, words = True, also(words, described.halted)
                     known = Owner(host=owner.host) if who else owner
-                    owner = known._replace(
+                    owner = known.replace(
                         pid=described.pid, start=described.since or known.start,
                         command=described.command or known.command, user=described.user,
                     )  # fmt: skip
@@ -343,7 +343,7 @@ class ClaimJudge(Struct):
                 key = token, tail.rpartition("P")[2]
                 if key not in alike:
                     owner = holder.owner
-                    owner = owner._replace(pid=int(key[1])) if owner.pid is None else owner
+                    owner = owner.replace(pid=int(key[1])) if owner.pid is None else owner
                     alike[key] = JudgedClaim(holder.verdict, holder.evidence, owner)
                 judged[name] = alike[key]
         others = [name for name in names if name not in judged]
@@ -381,7 +381,7 @@ class ClaimJudge(Struct):
             """The verdict on a claim, the evidence, its owner, and whether that runs here."""
             if name.token is not None:
                 verdict, evidence, owner, _, here = holders[name.token]
-                return verdict, evidence, owner._replace(pid=name.pid) if owner.pid is None else owner, here
+                return verdict, evidence, owner.replace(pid=name.pid) if owner.pid is None else owner, here
             if name.pid is None:
                 none = (None, NOT_A_CLAIM) if name.flags is None else (Verdict.UNKNOWN, "no holder in its name")
                 return *none, Owner(), False

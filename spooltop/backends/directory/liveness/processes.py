@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from errno import ENOSYS, EPERM
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from spooltop.engine.system.host import PROC, Machine, this_machine
 from spooltop.engine.system.syscalls import cached_file_id
@@ -33,7 +33,7 @@ _FIRST_PID_NAMESPACE, _FIRST_TIME_NAMESPACE = 0xEFFFFFFC, 0xEFFFFFFA
 """Inodes that the kernel gives to them, proc(5)."""
 
 
-class ProcOwner(NamedTuple):
+class ProcOwner(Frozen):
     """Users and groups that the process ``pid`` acts for in any role (real, effective, saved, of the file system, supplementary),
     and the ``name`` that it gives itself. ``hides``: it lets nobody but root look into it, not even its own user (``dumpable`` of
     proc(5)), as a process does that was started by root and became this user, or one that keeps secrets."""
@@ -154,7 +154,7 @@ class Descriptors(Frozen):
         return " and ".join(("root's", *sorted(hidden)[:2]))
 
 
-class Watchers(NamedTuple):
+class Watchers(Frozen):
     """Processes that watch a directory by inotify(7). ``complete``: the watches of all could be read. ``used`` are the instances
     and watches of each user that could be read, ``most`` those that a user may have; None where that is not known."""
 

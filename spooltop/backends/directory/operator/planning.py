@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from stat import S_IFREG, S_ISREG
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -277,7 +277,7 @@ POISON = 3
 """Attempts that ended by a death from which on the message itself may be what kills."""
 
 
-class Decision(NamedTuple):
+class Decision(Frozen):
     """Why a message stays where it is; "" where it may go. ``forceable``: force moves it anyway, on its ``way``, which it goes
     with all others that are decided with it."""
 

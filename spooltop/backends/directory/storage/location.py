@@ -15,7 +15,7 @@ from msgspec import Struct
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import REAL_FILES, Files
-from spooltop.model import ASIDE, Box, Json, escape, finite
+from spooltop.model import ASIDE, Box, Frozen, Json, escape, finite
 
 from ...log_store import OPERATION
 
@@ -155,7 +155,7 @@ def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
         return  # it has content, or is gone, or stays: an empty folder does no harm
 
 
-class Folder(NamedTuple):
+class Folder(Frozen):
     """A descriptor, kept by the ``SpoolDirs``, and the (device, inode) of the directory."""
 
     fd: int

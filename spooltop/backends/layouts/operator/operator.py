@@ -583,7 +583,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         if outcome is not Outcome.DONE:
             reason = f"it may not survive a power loss: {reason}"
             results = [
-                one._replace(outcome=Outcome.FAILED, reason=reason) if one.outcome is Outcome.DONE else one for one in results
+                one.replace(outcome=Outcome.FAILED, reason=reason) if one.outcome is Outcome.DONE else one for one in results
             ]
             left = zip(items[len(results) :], intent.items[len(results) :], strict=True)
             results += [ItemResult(changes.id, item.row.name, Outcome.SKIPPED, "not reached") for item, changes in left]
