@@ -139,7 +139,7 @@ class Intent(Frozen, kw_only=True, rename={"at": "time"}):
         raise NotImplementedError
 
     def checked(self) -> Self:
-        """The intent of a line that was just read. Raises ``ValueError`` for what is none."""
+        """The intent as its line holds it. Raises ``ValueError`` for one that no line holds."""
         return self
 
 
@@ -578,9 +578,10 @@ class EndedStep(NamedTuple, Generic[ResultT]):
 class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
     """Implements ``model.backend.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
     subclass pins the items, changes those of a step, and says which of its operations can be undone. ``path`` is named in errors;
-    ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds."""
+    ``read_only`` says why nothing may be changed; ``user`` None: who runs this."""
 
     at_once = 1
+    _wait = staticmethod(time.sleep)
     untrusted = ""
     """Words for what is not done by a journal that somebody else may have written, "" where that counts too."""
     needs_log = False
@@ -595,7 +596,6 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         clock: Clock,
         read_only: str | None = None,
         user: str | None = None,
-        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._path = path
         self._store = store
@@ -605,7 +605,6 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         self._read_only = read_only
         self._user = user if user is not None else user_name(os.geteuid())
         self._actor = Actor.here()
-        self._wait = wait
 
     @abstractmethod
     def capabilities(self) -> Capabilities:
@@ -663,10 +662,6 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         """The items of the step that begins at ``place``."""
         return plan.items[place : place + at_most]
 
-    def _recorded(self, intent: IntentT) -> Intent:
-        """The intent as its line holds it."""
-        return intent
-
     def _facts(self, operations: Mapping[str, LoggedOperation[IntentT, ResultT]], progress: Progress) -> Iterator[Account]:
         """Yields what there is to say of each of ``operations``, in their order. Raises ``Stopped``."""
         return map(self._fact, operations.values())
@@ -718,7 +713,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
             operation=plan.operation, step=place, action=plan.action, at=self._clock(),
             user=self._user, by=self._actor, undoes=plan.undoes, count=plan.count, force=plan.force,
         )  # fmt: skip
-        unlogged = self._log.begin(plan, encode_intent(self._recorded(intent), self._kind))
+        unlogged = self._log.begin(plan, encode_intent(intent.checked(), self._kind))
         ended = self._apply(items, intent, stop)
         results, error = ended.results, ended.error
         if not unlogged and ended.outcome is not None:

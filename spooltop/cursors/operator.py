@@ -132,22 +132,14 @@ class CursorState(Frozen):
 
 
 class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
-    """Implements ``model.backend.Operator`` for the cursor files in ``path``, or if it has none, in its
-    parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
-    seconds. The redactor hides values in texts; the stored value, and the journal that an undo needs, have them in full."""
+    """Implements ``model.backend.Operator`` for the cursor files in ``path``, or if it has none, in its parent directory, or
+    instead for the ``cursor_files`` of the options: those that the view shows. The redactor hides values in texts; the stored
+    value, and the journal that an undo needs, have them in full."""
 
     cut_short = "the new value is in the file", "the new value is not in the file"
 
-    def __init__(
-        self,
-        path: str,
-        store: LogStore,
-        options: OpenOptions,
-        world: System,
-        *,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> None:
-        super().__init__(os.path.abspath(path), store, CURSORS, clock=world.clock, read_only=options.read_only, wait=wait)
+    def __init__(self, path: str, store: LogStore, options: OpenOptions, world: System) -> None:
+        super().__init__(os.path.abspath(path), store, CURSORS, clock=world.clock, read_only=options.read_only)
         self._world = world
         self._files = world.files
         self._options = options
@@ -247,7 +239,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
 
     def _change(self, item: Item, intent: CursorSetIntent, stop: Stop) -> None:
         ref = ref_of(item, CursorRef)
-        files = _Patient(self._wait, stop)
+        files = _Patient(stop)
         with self._folders() as folders, folder_of(ref.file, folders) as folder:
             check_folder(folder, ref.folder_id)
             file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
@@ -295,9 +287,8 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
 class _Patient(LogFiles):
     """File operations that wait for a lock for ``PATIENCE`` seconds at most, and no longer once ``stop`` says so."""
 
-    def __init__(self, wait: Callable[[float], None], stop: Stop) -> None:
+    def __init__(self, stop: Stop) -> None:
         super().__init__()
-        self._wait = wait
         self._stop = stop
 
     def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
@@ -305,7 +296,7 @@ class _Patient(LogFiles):
         while not super().lock(fd, shared=shared):
             if waited >= PATIENCE or self._stop():
                 raise Skipped(f"{LOCK} is held by another for {waited:.0f} s; spooltop locks says by whom")
-            self._wait(_TICK)
+            time.sleep(_TICK)
             waited += _TICK
         return True
 

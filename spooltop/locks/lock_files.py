@@ -22,6 +22,8 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
+from msgspec import Struct
+
 from spooltop.backends.access import closed_words, why_closed, why_read_only
 from spooltop.backends.directory.liveness.processes import (
     Certainty,
@@ -38,7 +40,6 @@ from spooltop.backends.directory.storage.location import opened_below
 from spooltop.backends.directory.world import System
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets
-from spooltop.model import Mount
 from spooltop.model.vocabulary import (
     EXITED,
     LOCK_SUFFIXES,
@@ -220,24 +221,46 @@ _NAMESPACE = "?pidns-"
 """Mark between the host and the pid namespace (in hex) in a host name of filelock."""
 _SAME_START = 0.02
 """Seconds between two starts that are the same one: two clock ticks."""
+_SOFT = {Verdict.ALIVE: "held", Verdict.DEAD: "stale"}
+"""Verdicts on a soft lock by those on its holder; it is unknown else."""
+
+# A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the lowest owns the resource, the others wait.
+
+_QUEUES_AT_MOST = 1_000
+
+# filelock's ``SoftReadWriteLock``, the directory ``<lock>.rw``: who writes, who reads and who waits to write. ``gen/<20
+# digits>`` are its states, of which the highest counts: lines ``writer=TOKEN`` and ``reader=TOKEN``. A writer beside readers
+# waits until they leave. ``holders/<token>`` names pid and host, and is written anew with each heartbeat. The library itself
+# evicts a holder that has not done so for ``lease`` seconds, so nothing is removed by hand.
+
+KIND = "rw"
+_STATE = re.compile(r"[0-9]{20}")
+_MEMBER = r"(?m)^(writer|reader)=([0-9a-f]{32})$"
+_FIELD = r"(?m)^(pid|host|lease)=(\S+)$"
+_LIMIT = 4_096
 
 
-class Judge:
-    """Tells whether the process of a marker or a ticket is running, by the rules for claims that name only a pid. A process
-    found to be gone stays gone: it is looked up once."""
+class LockFolder(Struct, dict=True):
+    """The locks in the open directory ``fd`` whose existence is the lock. Tells whether the process of a marker or a ticket is
+    running, by the rules for claims that name only a pid. ``gone`` are those found to be gone, which stay so: each is looked up
+    once."""
 
-    def __init__(self, world: System) -> None:
-        self.processes = world.processes
-        self.clock = world.clock
-        self._gone: dict[tuple[str, int, float], str] = {}
+    _world: System
+    fd: int
+    _gone: dict[tuple[str, int, float], str] = {}
 
-    def judge(self, path: str, pid: int, since: float, local: bool, start: int | None = None) -> tuple[Verdict, str]:
+    def __post_init__(self) -> None:
+        self.processes = self._world.processes
+        self.mount = mount_of(self.fd)
+        self._local = is_local(self.mount)  # only this machine mounts it
+
+    def judge(self, path: str, pid: int, since: float, start: int | None = None) -> tuple[Verdict, str]:
         """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file) and filelock's ``start``
-        token. ``local``: only this machine mounts its folder; a pid that is gone is proof only there."""
+        token. A pid that is gone is proof only where no other machine mounts the directory."""
         key = (path, pid, since)
         if key in self._gone:
             return Verdict.DEAD, self._gone[key]
-        sure = Certainty(local, self.processes.in_first_namespace())
+        sure = Certainty(self._local, self.processes.in_first_namespace())
         now = self.processes.boottime()  # it exists now: any process that was started before may have taken it
         ((verdict, evidence, process),) = judge_pids(self.processes, [(pid, now)], sure)
         if process is not None and sure.local and sure.all_pids and self._is_another(process, start):
@@ -246,17 +269,17 @@ class Judge:
             self._gone[key] = evidence
         return verdict, evidence
 
-    def holder(self, path: str, pid: int, marker: Marker, local: bool) -> tuple[LockHolder, Verdict, str]:
+    def holder(self, path: str, pid: int, marker: Marker) -> tuple[LockHolder, Verdict, str]:
         """The holder that names itself ``pid`` in a marker, whether it is running, and the evidence. Where it names no host, only
-        a ``local`` file system shows that it is of this one."""
+        a file system that no other machine mounts shows that it is of this one."""
         host, since = marker.host, marker.since
         if host is not None and not self._is_here(host):
             name, container, _ = host.partition(_NAMESPACE)
             where = f"in a container on host {name}" if container else f"on host {name}"
             return LockHolder(pid, since=since), Verdict.UNKNOWN, f"taken {where}, ask there"
-        if host is None and not local:
+        if host is None and not self._local:
             return LockHolder(pid, since=since), Verdict.UNKNOWN, f"pid {pid} of an unknown host"
-        verdict, evidence = self.judge(path, pid, since, local, marker.start)
+        verdict, evidence = self.judge(path, pid, since, marker.start)
         if verdict is Verdict.DEAD:
             why = f"pid {pid} has exited" if evidence == EXITED else evidence
             return LockHolder(pid, since=since, alive=False), verdict, why
@@ -274,6 +297,86 @@ class Judge:
             return False
         return start >> 64 != int(boot, 16) or abs(process.started - self.processes.seconds(start % 2**64)) > _SAME_START
 
+    def existing(self, path: str, name: str) -> Lock | None:
+        """The lock that the existence of the file or the directory ``name`` is; None if it is not one."""
+        kind, marker = "soft", read_marker(name, self.fd)
+        if marker is None:
+            kind, marker = "mkdir", read_directory(name, self.fd)
+        if marker is None:
+            return None
+        if marker.free:
+            return Lock(path, kind, verdict="free", evidence="no claim is held beside it")
+        if marker.pid is not None:
+            holder, verdict, why = self.holder(path, marker.pid, marker)
+            if verdict is Verdict.DEAD and marker.lease is not None:
+                why += f"; a lease of {marker.lease:g} s, then the next one takes it"
+            return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
+        if marker.until is not None and marker.until <= self._world.clock():  # by its own account it is none any more
+            why = f"its lease ended {clock_time(marker.until)}, not renewed"
+            return Lock(path, kind, (LockHolder(None, since=marker.until),), (), "stale", why)
+        holders = (LockHolder(None, since=marker.since),)
+        if marker.until is not None:
+            return Lock(path, kind, holders, (), "held", f"a lease until {clock_time(marker.until)}")
+        who = "a lock directory, which" if kind == "mkdir" else "it"
+        if marker.element:
+            who = f"a link to {escape(marker.element)}: it"
+        return Lock(path, kind, holders, (), "unknown", f"{who} does not name its owner")
+
+    def ticket_queue(self, path: str, name: str) -> Lock | None:
+        """The queue in the directory ``name``, its members in their order; None if it is not a queue."""
+        try:
+            with opened_below(self.fd, name) as fd:
+                names = os.listdir(fd)
+                tickets = file_tickets(names)[:_QUEUES_AT_MOST]
+                if not tickets and "seq" not in names:
+                    return None
+                holders = [holder for ticket in tickets if (holder := _holder(ticket, fd, self.processes)) is not None]
+        except OSError:
+            return None  # not ours to look into, or cleaned up meanwhile
+        if not holders:
+            return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
+        head, waiting = holders[0], tuple(holders[1:])
+        verdict_on_head, why = self.judge(path, head.pid or 0, head.since or 0.0)
+        if verdict_on_head is Verdict.ALIVE:
+            verdict, evidence = ("blocked", _waiting(waiting)) if waiting else ("held", "")
+        elif verdict_on_head is Verdict.DEAD:
+            verdict, evidence = "stale", f"pid {head.pid} has exited and holds the first ticket"
+        else:
+            verdict, evidence = "unknown", why
+        return Lock(path, "ticket", (head,), waiting, verdict, evidence)
+
+    def read_write(self, path: str, name: str) -> Lock | None:
+        """The read-write lock in the directory ``name``; None where it is none, or not for this user to read."""
+        try:
+            with opened_below(self.fd, f"{name}/gen") as states, opened_below(self.fd, f"{name}/holders") as holders:
+                newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
+                state = None if newest is None else read_small(newest, states, limit=_LIMIT)
+                members = [] if state is None else re.findall(_MEMBER, state.data.decode("ascii", "replace"))[:_LOCKS_AT_MOST]
+                records = [(role, _record(token, holders)) for role, token in members]
+        except OSError:
+            return None  # not ours to look into, or it changed meanwhile: the next look sees it
+        if state is None or not members:
+            return Lock(path, KIND, verdict="free", evidence="nobody reads or writes under it")
+        since = state.status.st_mtime
+        readers, writers = (
+            [self._member(path, record, since) for role, record in records if role == side]
+            for side in ("reader", "writer")
+        )
+        held = readers or writers
+        waiters = tuple(writer for writer, _, _ in writers) if readers else ()
+        held_and_awaited = tuple(holder for holder, _, _ in held), waiters
+        if any(verdict is Verdict.ALIVE for _, verdict, _ in held):
+            words = f"{len(held)} read{'s' if len(held) == 1 else ''}" if readers else "1 writes"
+            return Lock(path, KIND, *held_and_awaited, "blocked" if waiters else "held", words)
+        return Lock(path, KIND, *held_and_awaited, "unknown", f"{held[0][2]}; filelock evicts it when its heartbeat stays away")
+
+    def _member(self, path: str, record: dict[str, str], since: float) -> tuple[LockHolder, Verdict, str]:
+        """A holder, whether it lives, and the evidence."""
+        pid = _number(record.get("pid", ""))
+        if pid is None:
+            return LockHolder(None, since=since), Verdict.UNKNOWN, "it does not tell whose it is"
+        return self.holder(path, pid, Marker(pid, record.get("host", ""), since))
+
 
 def holder_info(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
     """A holder or waiter with its data from the process table."""
@@ -285,67 +388,26 @@ def holder_info(pid: int | None, since: float | None, processes: Processes) -> L
     )
 
 
-_SOFT = {Verdict.ALIVE: "held", Verdict.DEAD: "stale"}
-"""Verdicts on a soft lock by those on its holder; it is unknown else."""
-
-
 def _waiting(waiters: Sized) -> str:
     return f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
 
 
-def existing_lock(path: str, name: str, fd: int, judge: Judge, local: bool) -> Lock | None:
-    """The lock that the existence of the file or the directory ``name`` below ``fd`` is; None if it is not one. ``local``: only
-    this machine mounts ``fd``."""
-    kind, marker = "soft", read_marker(name, fd)
-    if marker is None:
-        kind, marker = "mkdir", read_directory(name, fd)
-    if marker is None:
-        return None
-    if marker.free:
-        return Lock(path, kind, verdict="free", evidence="no claim is held beside it")
-    if marker.pid is not None:
-        holder, verdict, why = judge.holder(path, marker.pid, marker, local)
-        if verdict is Verdict.DEAD and marker.lease is not None:
-            why += f"; a lease of {marker.lease:g} s, then the next one takes it"
-        return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
-    if marker.until is not None and marker.until <= judge.clock():  # by its own account it is none any more
-        why = f"its lease ended {clock_time(marker.until)}, not renewed"
-        return Lock(path, kind, (LockHolder(None, since=marker.until),), (), "stale", why)
-    holders = (LockHolder(None, since=marker.since),)
-    if marker.until is not None:
-        return Lock(path, kind, holders, (), "held", f"a lease until {clock_time(marker.until)}")
-    who = "a lock directory, which" if kind == "mkdir" else f"a link to {escape(marker.element)}: it" if marker.element else "it"
-    return Lock(path, kind, holders, (), "unknown", f"{who} does not name its owner")
-
-
-# A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the lowest owns the resource, the others wait.
-
-_QUEUES_AT_MOST = 1_000
-
-
-def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, local: bool) -> Lock | None:
-    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue. ``local``:
-    only this machine mounts it."""
+def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
     try:
-        with opened_below(dir_fd, name) as fd:
-            names = os.listdir(fd)
-            tickets = file_tickets(names)[:_QUEUES_AT_MOST]
-            if not tickets and "seq" not in names:
-                return None
-            holders = [holder for ticket in tickets if (holder := _holder(ticket, fd, judge.processes)) is not None]
+        status = os.stat(ticket.name, dir_fd=fd, follow_symlinks=False)
     except OSError:
-        return None  # not ours to look into, or cleaned up meanwhile
-    if not holders:
-        return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
-    head, waiting = holders[0], tuple(holders[1:])
-    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local)
-    if verdict_on_head is Verdict.ALIVE:
-        verdict, evidence = ("blocked", _waiting(waiting)) if waiting else ("held", "")
-    elif verdict_on_head is Verdict.DEAD:
-        verdict, evidence = "stale", f"pid {head.pid} has exited and holds the first ticket"
-    else:
-        verdict, evidence = "unknown", why
-    return Lock(path, "ticket", (head,), waiting, verdict, evidence)
+        return None  # served meanwhile
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return holder_info(ticket.pid, status.st_mtime, processes)
+
+
+def _record(token: str, holders: int) -> dict[str, str]:
+    try:
+        data = read_small(token, holders, limit=_LIMIT).data
+    except FileNotFoundError:
+        return {}  # it has just left
+    return dict(re.findall(_FIELD, data.decode("ascii", "replace")))
 
 
 def _orphaned(locks: Sequence[Lock]) -> Iterator[Lock]:
@@ -358,70 +420,6 @@ def _orphaned(locks: Sequence[Lock]) -> Iterator[Lock]:
         orphan = lock.kind == "ticket" and lock.verdict == "stale" and base != path and base in free
         why = f"{lock.evidence}: an orphan ticket on a free lock, {os.path.basename(base)}"
         yield lock.replace(evidence=why) if orphan else lock
-
-
-def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
-    try:
-        status = os.stat(ticket.name, dir_fd=fd, follow_symlinks=False)
-    except OSError:
-        return None  # served meanwhile
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return holder_info(ticket.pid, status.st_mtime, processes)
-
-# filelock's ``SoftReadWriteLock``, the directory ``<lock>.rw``: who writes, who reads and who waits to write. ``gen/<20
-# digits>`` are its states, of which the highest counts: lines ``writer=TOKEN`` and ``reader=TOKEN``. A writer beside readers
-# waits until they leave. ``holders/<token>`` names pid and host, and is written anew with each heartbeat. The library itself
-# evicts a holder that has not done so for ``lease`` seconds, so nothing is removed by hand.
-
-KIND = "rw"
-_STATE = re.compile(r"[0-9]{20}")
-_MEMBER = r"(?m)^(writer|reader)=([0-9a-f]{32})$"
-_FIELD = r"(?m)^(pid|host|lease)=(\S+)$"
-_LIMIT = 4_096
-
-
-def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, local: bool) -> Lock | None:
-    """The lock in the directory ``name`` below ``dir_fd``; None where it is none, or not for this user to read. ``local``: only
-    this machine mounts it."""
-    try:
-        with opened_below(dir_fd, f"{name}/gen") as states, opened_below(dir_fd, f"{name}/holders") as holders:
-            newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
-            state = None if newest is None else read_small(newest, states, limit=_LIMIT)
-            members = [] if state is None else re.findall(_MEMBER, state.data.decode("ascii", "replace"))[:_LOCKS_AT_MOST]
-            records = [(role, _record(token, holders)) for role, token in members]
-    except OSError:
-        return None  # not ours to look into, or it changed meanwhile: the next look sees it
-    if state is None or not members:
-        return Lock(path, KIND, verdict="free", evidence="nobody reads or writes under it")
-    since = state.status.st_mtime
-    readers, writers = (
-        [_member(path, record, since, judge, local) for role, record in records if role == side]
-        for side in ("reader", "writer")
-    )
-    held = readers or writers
-    waiters = tuple(writer for writer, _, _ in writers) if readers else ()
-    held_and_awaited = tuple(holder for holder, _, _ in held), waiters
-    if any(verdict is Verdict.ALIVE for _, verdict, _ in held):
-        words = f"{len(held)} read{'s' if len(held) == 1 else ''}" if readers else "1 writes"
-        return Lock(path, KIND, *held_and_awaited, "blocked" if waiters else "held", words)
-    return Lock(path, KIND, *held_and_awaited, "unknown", f"{held[0][2]}; filelock evicts it when its heartbeat stays away")
-
-
-def _record(token: str, holders: int) -> dict[str, str]:
-    try:
-        data = read_small(token, holders, limit=_LIMIT).data
-    except FileNotFoundError:
-        return {}  # it has just left
-    return dict(re.findall(_FIELD, data.decode("ascii", "replace")))
-
-
-def _member(path: str, record: dict[str, str], since: float, judge: Judge, local: bool) -> tuple[LockHolder, Verdict, str]:
-    """A holder, whether it lives, and the evidence."""
-    pid = _number(record.get("pid", ""))
-    if pid is None:
-        return LockHolder(None, since=since), Verdict.UNKNOWN, "it does not tell whose it is"
-    return judge.holder(path, pid, Marker(pid, record.get("host", ""), since), local)
 
 
 _MESSAGE_LOCK = ".lock"
@@ -439,7 +437,7 @@ class LockFiles:
         """``tickets``: the first folder is itself a queue, which is read at each look."""
         self._world = world
         self._tickets = tickets
-        self._judge = Judge(world)
+        self._gone: dict[tuple[str, int, float], str] = {}
         self._kernel_locked: set[tuple[int, int]] = set()
         self._looked: float | None = None
         self._last: tuple[Lock, ...] = ()
@@ -465,8 +463,9 @@ class LockFiles:
         files: set[tuple[int, int]] = set()
         for path, fd in folders:
             names = boxes[path] if path in boxes else self._names.of(path, fd)
-            mount = mount_of(fd) if names else None
-            local = is_local(mount)
+            if not names:
+                continue
+            folder = LockFolder(self._world, fd, self._gone)
             for name in names:
                 whole = os.path.join(path, name)
                 try:
@@ -478,40 +477,37 @@ class LockFiles:
                     continue
                 lock: Lock | None = None
                 if stat.S_ISDIR(status.st_mode):
-                    kind = read_write_lock if name.endswith(READ_WRITE_SUFFIX) else ticket_queue
-                    lock = kind(whole, name, fd, self._judge, local)
+                    lock = (folder.read_write if name.endswith(READ_WRITE_SUFFIX) else folder.ticket_queue)(whole, name)
                     if lock is None and name.endswith(LOCK_SUFFIXES):
-                        lock = existing_lock(whole, name, fd, self._judge, local)
+                        lock = folder.existing(whole, name)
                 elif stat.S_ISLNK(status.st_mode):
-                    lock = existing_lock(whole, name, fd, self._judge, local)
+                    lock = folder.existing(whole, name)
                 elif stat.S_ISREG(status.st_mode):
                     known = known or table()
                     files.add((status.st_dev, status.st_ino))
                     queued = f"{name}{QUEUE_SUFFIX}" in names  # as stouputils has it: a flock, and who wants it next
-                    lock = self._lock(whole, name, fd, status, mount, known, before, local=local, queued=queued)
+                    lock = self._lock(folder, whole, name, status, known, before, queued=queued)
                 found += [lock] if lock is not None else []
         self._kernel_locked &= files
         if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
             path, fd = folders[0]
-            queue = ticket_queue(path, ".", fd, self._judge, is_local(mount_of(fd)))
+            queue = LockFolder(self._world, fd, self._gone).ticket_queue(path, ".")
             found[:0] = [queue] if queue is not None else []
         self._last = tuple(_orphaned(found))
         return self._last
 
     def _lock(
         self,
+        folder: LockFolder,
         path: str,
         name: str,
-        fd: int,
         status: os.stat_result,
-        mount: Mount | None,
         table: LockTable,
         before: Mapping[tuple[tuple[int, int], int, bool], float],
         *,
-        local: bool,
         queued: bool,
     ) -> Lock:
-        lines = table.of(status, mount)
+        lines = table.of(status, folder.mount)
         file = (status.st_dev, status.st_ino)
 
         def opened() -> Iterator[Descriptor]:
@@ -529,7 +525,7 @@ class LockFiles:
         if lines:
             self._kernel_locked.add(file)
         elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
-            soft = existing_lock(path, name, fd, self._judge, local)
+            soft = folder.existing(path, name)
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"

@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from spooltop.backends.access import quoted
 from spooltop.backends.directory.liveness.processes import read_table
-from spooltop.backends.directory.storage.disk import is_local, mount_of
 from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal import (
@@ -40,16 +39,7 @@ from spooltop.engine.tickets import FileTicket, file_tickets, freshen_next, pars
 from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, Selection, UsageError
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
 
-from .lock_files import (
-    KIND,
-    Judge,
-    LockFiles,
-    Marker,
-    existing_lock,
-    folder_closed,
-    message_locks,
-    read_marker,
-)
+from .lock_files import KIND, LockFiles, LockFolder, Marker, folder_closed, message_locks, read_marker
 
 # The log of locks, which holds all that it takes to put a lock back, one JSON object a line. intent schema line operation item
 # action time user undoes path folder below names content link element mode uid gid mtime words result schema line operation
@@ -442,7 +432,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""
         taken = status_of(self._files, one.names[0], own) is not None
         if one.below and not one.is_ticket and not taken:
-            lock = existing_lock(one.path, os.path.basename(one.path), folder, Judge(self._world), is_local(mount_of(folder)))
+            lock = LockFolder(self._world, folder).existing(one.path, os.path.basename(one.path))
             taken = lock is not None and lock.verdict != "free"
         if taken:
             raise Skipped("the path is taken: another process has that lock now")

@@ -393,11 +393,9 @@ class Result(Frozen):
     not_done: NotDone = field(default_factory=NotDone)
 
     def __post_init__(self) -> None:
-        known = getattr(self.items, "not_done", None)  # of a million they are noted as they come, and never at each drawing
-        if known is None:
-            known = NotDone()
-            for place, item in enumerate(self.items):
-                known.note(place, item)
+        known, others = NotDone(), getattr(self.items, "others", None)  # a million are not made to find that there is none
+        for place, item in enumerate(self.items) if others is None else others.items():
+            known.note(place, item)
         force_setattr(self, "not_done", known)
 
     def count(self, outcome: Outcome) -> int:

@@ -30,7 +30,6 @@ from spooltop.model.plan import (
     Confirm,
     Item,
     ItemResult,
-    NotDone,
     OperationRecord,
     Outcome,
     Plan,
@@ -269,25 +268,19 @@ def effect_of(plan: Plan) -> str:
 # Outcomes of the items so far, as the operator gave them: a result of each is made when it is asked for.
 
 class ResultList(Sequence[ItemResult]):
-    """Results of ``items``, in their order."""
+    """Results of ``items``, in their order: the ``others`` by place, and all else is done as planned."""
 
     def __init__(self, items: Sequence[Item]) -> None:
-        self.not_done = NotDone()
-        self.reasons: Counter[str] = Counter()
-        """Remarks on items that are done, with the number of items for each."""
+        self.others: dict[int, ItemResult] = {}
         self._items = items
-        self._results: list[ItemResult | None] = []
+        self._tried = 0
 
     def add(self, batch: Results) -> None:
-        for place, result in enumerate(batch, len(self)):
-            if result is not None:
-                self.not_done.note(place, result)
-                if result.outcome is Outcome.DONE and result.reason:
-                    self.reasons[result.reason] += 1
-        self._results += batch
+        self.others |= {place: result for place, result in enumerate(batch, self._tried) if result is not None}
+        self._tried += len(batch)
 
     def __len__(self) -> int:
-        return len(self._results)
+        return self._tried
 
     @overload
     def __getitem__(self, index: int) -> ItemResult: ...
@@ -297,7 +290,9 @@ class ResultList(Sequence[ItemResult]):
 
     def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
         places = range(len(self))[index]
-        return (self._results[places] or done(self._items[places])) if isinstance(places, int) else [self[at] for at in places]
+        if not isinstance(places, int):
+            return [self[at] for at in places]
+        return self.others.get(places) or done(self._items[places])
 
 
 # Note about the consumers that would take requeued or released messages; the last line of such a plan.
@@ -502,23 +497,17 @@ class Operations(Struct, eq=False):
         if plan.missing:
             why = "not found when the plan was made"
             results.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
+        reasons = Counter(one.reason for one in results.others.values() if one.outcome is Outcome.DONE and one.reason)
         if not plan.works_when_full:
-            notes += [f"{many} of those done: {reason}" for reason, many in results.reasons.most_common(_MOST_REASONS)]
-        can_undo = plan.action is not Action.EMPTY and not plan.deletes and not plan.has_no_undo
-        if len(results) <= results.not_done.total or (plan.works_when_full and results.reasons):
-            can_undo = False  # nothing is done, or it is without a line in the journal
+            notes += [f"{many} of those done: {reason}" for reason, many in reasons.most_common(_MOST_REASONS)]
         untried = max(0, plan.count - (len(results) - len(plan.missing)))
-        return Result(
-            operation=plan.operation,
-            action=plan.action,
-            target=plan.target,
-            finished_at=self.clock(),
-            items=results,
-            stopped=stopped or untried > 0,
-            untried=untried,
-            undo=("spooltop", "undo", self._path, *self.flags, plan.operation) if can_undo else (),
-            notes=tuple(notes),
+        result = Result(
+            plan.operation, plan.action, plan.target, self.clock(), results, stopped or untried > 0, untried, notes=tuple(notes)
         )
+        in_no_journal = plan.works_when_full and reasons
+        if plan.deletes or plan.has_no_undo or in_no_journal or not result.count(Outcome.DONE):
+            return result
+        return result.replace(undo=("spooltop", "undo", self._path, *self.flags, plan.operation))
 
     def records(
         self, stop: Stop | None = None, *, begins: str = "", most: int | None = None

@@ -375,15 +375,10 @@ def _stale(context: CommandContext, action: Action) -> Reason:
         return "no lock file was found here"
     if lock.kind == "redis":
         return "remove: queues in Redis are read-only here"
-    if lock.kind == "rw":
-        return "remove: filelock itself evicts a holder of this lock whose heartbeat stays away"
-    if lock.kind == "mkdir" or (lock.kind == "none" and lock.verdict == "unknown"):
-        return f"remove: {lock.evidence}; if its holder has exited, remove it by hand"
-    if lock.kind not in ("soft", "ticket"):
-        return "remove: a kernel lock ends when its holder exits; without its file, two processes could hold it"
-    if lock.verdict in ("held", "blocked"):
-        return "remove: its holder is running; once that exits, the lock is stale"
-    return "remove: nobody holds it" if lock.verdict == "free" else None
+    from spooltop.locks.operator import blocked_by  # with all that changes a spool: only where there is a lock
+
+    why, forceable = blocked_by(lock, context.snapshot.taken_at, stale_after=0.0)
+    return f"remove: {why}" if why and not forceable else None
 
 
 def pause(context: CommandContext) -> Reason:

@@ -67,6 +67,6 @@ class Desk:
         world = System(clock=time.time) if files is None else System(files, clock=time.time)
         spool = SpoolOpener(
             path=str(self.path), world=world, look=lambda box, _: self.look(box), again=self.again,
-            state_dir=f"{self.path}.state", user="proof", wait=time.sleep,
+            state_dir=f"{self.path}.state", user="proof",
         )  # fmt: skip
         return Operations(OperatorChain(spool.opened), str(self.path), time.time)

@@ -96,7 +96,7 @@ def use_own_layouts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def set_default(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
-    """Gives operators another default: ``wait``, the ``patience`` with locks."""
+    """Gives operators another default: the ``patience`` with locks."""
     defaults = LayoutOperator.__init__.__kwdefaults__
     assert name in defaults
     monkeypatch.setitem(defaults, name, value)

@@ -365,6 +365,6 @@ def test_a_job_that_a_worker_drops_during_its_purge_leaves_no_state_that_refuses
 
 def test_a_rate_is_kept_between_two_messages(jobs: LayoutWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    set_default(monkeypatch, "wait", waits.append)
+    monkeypatch.setattr(LayoutOperator, "_wait", waits.append)
     _, result = jobs.do(Action.PURGE, NEW, rate=5.0)
     assert (outcomes(result), waits) == ([("done", "")] * 2, [0.2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -254,7 +253,7 @@ class SpoolOpener(Struct, kw_only=True):
     """Opens the operator of the spool at ``path``, anew for each call, so that it acts on what the path leads to now.
 
     ``look`` lists and judges the messages of a box, ``again`` judges single names once more. A mail folder is read-only unless
-    the options say ``as_spool``. ``wait`` sleeps some seconds. The other fields are what is known from one call to the next.
+    the options say ``as_spool``. The other fields are what is known from one call to the next.
     """
 
     path: str
@@ -262,7 +261,6 @@ class SpoolOpener(Struct, kw_only=True):
     world: System = field(default_factory=System)
     look: Look
     again: JudgeAgain
-    wait: Callable[[float], None] = time.sleep
     state_dir: str = STATE_DIR
     user: str | None = None
     repaired: bool = False
@@ -292,7 +290,7 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
 
     def __init__(self, of: SpoolOpener, dirs: SpoolDirs) -> None:
         logs = LogStore.beside(dirs, of.world.files, of.state_dir)
-        super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait)
+        super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user)
         self._of = of
         self._dirs = dirs
         self._mover: Mover | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import NamedTuple
@@ -447,7 +447,6 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         *,
         clock: Clock = time.time,
         monotonic: Clock = time.monotonic,
-        wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         state_dir: str = STATE_DIR,
         read_only: str | None = None,
@@ -455,7 +454,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
     ) -> None:
         self._files = files or LogFiles()
         logs = LogStore(path, self._files, state_dir=state_dir, opening=self._opened)
-        super().__init__(path, logs, MESSAGES, clock=clock, read_only=read_only, user=user, wait=wait)
+        super().__init__(path, logs, MESSAGES, clock=clock, read_only=read_only, user=user)
         self._layout = layout
         self._around = around
         self._monotonic = monotonic

@@ -794,9 +794,6 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
         return BatchIntent(tuple(changes), reverses)
 
-    def _recorded(self, intent: BatchIntent) -> BatchIntent:
-        return intent.checked()
-
     def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Stop) -> EndedStep[BatchChanged]:
         count = len(intent.changes)
         try:
