@@ -87,11 +87,9 @@ _PIECE = 16_384
 _SAMPLES = 8
 
 
-def ordered(
-    keys: Sequence[Any], cancelled: Stop, on_progress: Callable[[float], None] = lambda share: None
-) -> array[int] | None:
+def ordered(keys: Sequence[Any], report: Callable[[float], bool]) -> array[int] | None:
     """Returns the places of ``keys`` in ascending order, as ``sorted(range(len(keys)), key=keys.__getitem__)`` does, four bytes
-    each; None if it was cancelled. ``on_progress`` gets the share that is done (0 to 1)."""
+    each; None if it was cancelled. ``report`` gets the share that is done (0 to 1), and returns True to cancel."""
     count = len(keys)
     edges: list[Any] = []
     if count > _PIECE:
@@ -103,16 +101,13 @@ def ordered(
     # All keys between two edges are sorted together. Very many of them are equal, as nearly all tries are, and in order already.
     between = [array("I") for _ in range(len(edges) + 1)]
     for place, key in enumerate(keys):
-        if place % _PIECE == 0:
-            if cancelled():
-                return None
-            on_progress(0.6 * place / count)
+        if place % _PIECE == 0 and report(0.6 * place / count):
+            return None
         between[bisect_left(edges, key)].append(place)
     found = array("I")
     for places in between:
-        if cancelled():
+        if report(0.6 + 0.4 * len(found) / max(1, count)):
             return None
-        on_progress(0.6 + 0.4 * len(found) / max(1, count))
         found.extend(sorted(places, key=keys.__getitem__))
     return found
 
@@ -149,17 +144,15 @@ def time_of(times: Mapping[str, int]) -> ValueOf:
 
 
 def by_column(
-    names: list[str], value: ValueOf, mask: bytearray | None, cancelled: Stop,
-    on_progress: Callable[[float], None] = lambda share: None, gathered: float = 0.6,
-) -> Order | None:  # fmt: skip
-    """Orders the names that ``mask`` selects (None: all). Returns None if it was cancelled. ``on_progress`` gets the share that
-    is done (0 to 1), of which the values take ``gathered``."""
+    names: list[str], value: ValueOf, mask: bytearray | None, report: Callable[[float], bool], gathered: float = 0.6
+) -> Order | None:
+    """Orders the names that ``mask`` selects (None: all). Returns None if it was cancelled: ``report`` as for ``ordered``, where
+    the values take ``gathered`` of the share."""
     keys: list[float | str] = []
     places, unknown = array("I"), array("I")
     for start, piece in pieces(names):
-        if cancelled():
+        if report(gathered * start / len(names)):
             return None
-        on_progress(gathered * start / len(names))
         for place, raw in enumerate(piece, start):
             if mask is not None and not mask[place]:
                 continue
@@ -169,7 +162,7 @@ def by_column(
             else:
                 keys.append(key)
                 places.append(place)
-    ranks = ordered(keys, cancelled, lambda share: on_progress(gathered + (1.0 - gathered) * share))
+    ranks = ordered(keys, lambda share: report(gathered + (1.0 - gathered) * share))
     if ranks is None:
         return None
     if len(unknown) <= _SORTED_AT_MOST:  # the order of a directory means nothing
@@ -224,7 +217,7 @@ class NameListing(Struct, eq=False, kw_only=True):
         order = self._ordered()
         if order is not None:
             self._places = order.places(reverse=self._backwards)
-            self.complete = self.scan.complete and not self.scan.error
+            self.complete = self.scan.complete
 
     def _ordered(self) -> Order | None:
         key = ("order", self.query.sort.column)
@@ -240,7 +233,7 @@ class NameListing(Struct, eq=False, kw_only=True):
             "source": lambda raw: _name_like(raw).source, "tries": lambda raw: _name_like(raw).attempts,
         }.get(key[1], str)  # fmt: skip
         gathered = 0.9 if key[1] == "size" else 0.6  # for sizes each file is looked up
-        order = kept or by_column(self.scan.names, value, mask, self.cancelled, self._report, gathered)
+        order = kept or by_column(self.scan.names, value, mask, self._report, gathered)
         if mask is None and order is not None:
             self.scan.kept[key] = order
         return order
@@ -258,9 +251,8 @@ class NameListing(Struct, eq=False, kw_only=True):
         mask = bytearray(len(self.scan.names))
         self._stage = 0.0, share
         for start, piece in pieces(self.scan.names):
-            if self.cancelled():
+            if self._report(start / len(mask)):
                 break
-            self._report(start / len(mask))
             if not wanted.could_match(os.fsencode("/".join(piece))):
                 continue
             found = []
@@ -282,11 +274,13 @@ class NameListing(Struct, eq=False, kw_only=True):
         if last is None or (max(names) > last if self._backwards else min(names) < last):
             self._first = sorted([*self._first, *names], reverse=self._backwards)[:AT_ONCE]
 
-    def _report(self, share: float) -> None:
-        """Reports that ``share`` of this stage is done, if a report is due."""
-        if self.progress is not None and self.progress.due():
+    def _report(self, share: float) -> bool:
+        """Reports that ``share`` of this stage is done, if a report is due. Returns True where the list is cancelled."""
+        stopped = self.cancelled()
+        if self.progress is not None and not stopped and self.progress.due():
             start, end = self._stage
             self.progress.advanced(start + share * (end - start), list(map(self._seen, self._first)), self._count)
+        return stopped
 
     def _seen(self, raw: str) -> Row:
         return self.row(raw, self.status(raw))

@@ -188,7 +188,7 @@ class DirectoryReader(_FolderReader):
             target=self.path,
             layout=self._options.layout,
             taken_at=now,
-            complete=all(state.complete and not state.error for state in boxes.values())
+            complete=all(state.complete for state in boxes.values())
             and not any(one.left_out for one in cursors),
             boxes=boxes,
             claims=judged.claims,

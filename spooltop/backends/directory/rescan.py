@@ -60,7 +60,7 @@ class FreshLook:
                     len(names), lambda part: names[part], lambda: iter([names]),
                     lambda names, tails: [JudgedClaim.of(rows[name]) for name in names],
                 )  # fmt: skip
-            order = by_column(scan.names, time_of(times), None, progress.stopped)
+            order = by_column(scan.names, time_of(times), None, lambda share: progress.stopped())
             progress.check()  # a list that was broken off is empty
             assert order is not None  # it was not broken off
             places = order.places(reverse=False)
@@ -129,4 +129,4 @@ def _scan(dirs: SpoolDirs, box: Box, *, untimed: dict[str, int] | None = None, a
     try:
         return scan_box(dirs.box(box), sizes=False, untimed=untimed, at_most=at_most)
     except OSError:
-        return BoxScan(error=why_closed(dirs, box))
+        return BoxScan(complete=False, error=why_closed(dirs, box))

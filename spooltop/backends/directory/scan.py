@@ -600,7 +600,7 @@ class BoxScanner(Struct):
             current = None
         same = last.generation is not None and current is not None and last.generation[:2] == current[:2]
         if same:
-            unchanged = current == last.generation and last.clean and last.complete
+            unchanged = current == last.generation and last.clean
             if unchanged and not unseen and not force:
                 return last
             wait = self.period if unchanged else self._rest(last, unseen)

@@ -201,7 +201,7 @@ class MessageTracker(Struct):
                 track.seen_at, track.missing_at, track.left_at = now, None, None
             elif track.missing_at is None:
                 track.missing_at = now  # the two halves of a move may be reported one after the other: the next look tells
-            elif new.complete and not new.error:
+            elif new.complete:
                 listed = current or new.as_of >= track.seen_at
                 if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
                     gone = track.missing_at if track.left_at is None else track.left_at

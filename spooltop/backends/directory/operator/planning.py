@@ -612,7 +612,7 @@ def _in_order(found: Sequence[Message], stopped: Stop) -> Iterator[list[Message]
     if not all(one.id_end for one in found):  # the names do not all begin with the time
         rows = (one.row for one in found)
         keys = [(row.enqueued_at is None, row.enqueued_at or 0.0, row.name) for row in rows]
-    order = ordered(keys, stopped) or ()
+    order = ordered(keys, lambda share: stopped()) or ()
     for start in range(0, len(order), BATCH):
         yield [found[place] for place in order[start : start + BATCH]]
 
