@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spooltop.backends.directory.liveness.processes import Processes
+from spooltop.backends.directory.processes import Processes
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout

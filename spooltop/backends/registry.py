@@ -33,7 +33,7 @@ def _layouts(*, named: bool = False) -> Backend:
 
 def _surroundings(pids: str) -> Surroundings:
     """Answers of this machine about processes. ``pids`` is the setting ``claims.pids``."""
-    from .directory.liveness.processes import Processes, check_pids
+    from .directory.processes import Processes, check_pids
     from .directory.surroundings import LocalSurroundings
 
     return LocalSurroundings(Processes(), pids_here=check_pids(pids))

@@ -26,10 +26,9 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct, ValidationError, convert
 
 from spooltop.backends.access import why_closed
-from spooltop.backends.directory.events.watcher import in_order, listening, watch_fd
 from spooltop.backends.directory.scan import FolderNames
-from spooltop.backends.directory.storage.location import folder_in, opened_below
-from spooltop.backends.directory.world import System
+from spooltop.backends.directory.storage import System, folder_in, opened_below
+from spooltop.backends.directory.watcher import in_order, listening, watch_fd
 from spooltop.cursors.model import CursorSource, CursorWrite
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
-from spooltop.backends.directory.world import OpenOptions, System
+from spooltop.backends.directory.storage import OpenOptions, System
 from spooltop.backends.journal import (
     Intent,
     ItemOutcome,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from msgspec import Struct
 
 from spooltop.backends.access import closed_words, why_closed, why_read_only
-from spooltop.backends.directory.liveness.processes import (
+from spooltop.backends.directory.processes import (
     Certainty,
     Descriptor,
     LockTable,
@@ -35,9 +35,7 @@ from spooltop.backends.directory.liveness.processes import (
     lock_owners,
 )
 from spooltop.backends.directory.scan import FolderNames
-from spooltop.backends.directory.storage.disk import is_local, mount_of
-from spooltop.backends.directory.storage.location import opened_below
-from spooltop.backends.directory.world import System
+from spooltop.backends.directory.storage import System, is_local, mount_of, opened_below
 from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets
 from spooltop.model.vocabulary import (

@@ -12,9 +12,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from spooltop.backends.access import quoted
-from spooltop.backends.directory.liveness.processes import read_table
-from spooltop.backends.directory.storage.location import Pin, opened_below, pinned
-from spooltop.backends.directory.world import OpenOptions, System
+from spooltop.backends.directory.processes import read_table
+from spooltop.backends.directory.storage import OpenOptions, Pin, System, opened_below, pinned
 from spooltop.backends.journal import (
     PART,
     Account,

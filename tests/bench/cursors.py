@@ -108,7 +108,7 @@ for turn in range(int(writes)):
 """
 BARE = """
 import json, os, signal, sys
-from spooltop.backends.directory.events.watcher import listening
+from spooltop.backends.directory.watcher import listening
 import ctypes, select
 path, out = sys.argv[1:]
 fd = listening()

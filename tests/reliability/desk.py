@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spooltop.backends.directory.liveness.judges import JudgedClaim
+from spooltop.backends.directory.judges import JudgedClaim
 from spooltop.backends.directory.operator.operator import OperatorChain, SpoolOpener
-from spooltop.backends.directory.world import System
+from spooltop.backends.directory.storage import System
 from spooltop.backends.log_store import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from spooltop.backends.directory.operator.operator import OperatorChain, SpoolOpener
-from spooltop.backends.directory.world import System
+from spooltop.backends.directory.storage import System
 from spooltop.engine import Spool, names
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.consumer import Claim

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from spooltop.backends.directory.liveness.processes import Processes
-from spooltop.backends.directory.world import OpenOptions
-from spooltop.backends.directory.world import System as Around
+from spooltop.backends.directory.processes import Processes
+from spooltop.backends.directory.storage import OpenOptions
+from spooltop.backends.directory.storage import System as Around
 from spooltop.backends.log_store import LogFiles, LogStore
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consumer import Claim

@@ -19,9 +19,9 @@ from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSet
 
 from ..log_store import STATE_DIR, LogStore
 from .detect import IdentifiedPath, Kind, identify
-from .events.watcher import side_watch
-from .liveness.processes import Processes
-from .world import OpenOptions, System
+from .processes import Processes
+from .storage import OpenOptions, System
+from .watcher import side_watch
 
 if TYPE_CHECKING:
     from .reader import DirectoryReader

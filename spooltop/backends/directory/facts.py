@@ -21,9 +21,9 @@ from spooltop.model import ClockState, FolderState, InotifyUse, Leftovers, Mount
 from spooltop.model.vocabulary import ASIDE, LIVE
 
 from ..access import group_name, user_name
-from .liveness.processes import Processes
+from .processes import Processes
 from .scan import opened
-from .storage.disk import is_local, mount_of, mounts
+from .storage import is_local, mount_of, mounts
 from .trials import left_behind, trial_parent, try_all
 
 # Facts about the machine: limits of inotify and their use, the clock, ``/proc``, and directories that others may mount.

@@ -10,7 +10,7 @@ from spooltop.engine import names as grammar
 from spooltop.model import Box, Frozen, Outcome
 
 from ..journal import HEAD_AT_MOST, Intent, ItemOutcome, LoggedOperation, Number, RecordType, Told, Whole, check_sizes
-from .storage.location import Place, safe_name
+from .storage import Place, safe_name
 
 # intent  … first … moves[{from to names inos sizes ctimes tokens [to_names meta]}]
 # result  … first … tried [between] others[{place outcome reason moved ino ctime}]

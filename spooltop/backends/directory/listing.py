@@ -25,8 +25,7 @@ from spooltop.model import query as filters
 from ..access import closed_words, user_name
 from ..row_listing import matcher
 from .scan import BoxScan, pieces, put_us
-from .storage.location import folders_dir, safe_name
-from .storage.rows import FORMS_AT_MOST, kind_of_file, named_like
+from .storage import FORMS_AT_MOST, folders_dir, kind_of_file, named_like, safe_name
 
 # Decides about messages in ``new`` by their names.
 

@@ -20,8 +20,7 @@ from ..journal import Intent, ItemOutcome, PinnedChange, RecordType, Skipped, St
 from ..log_store import LogStore
 from ..plan_options import pause_reason
 from .operator.rules import can_change
-from .storage.location import Pin, pinned
-from .world import OpenOptions, System
+from .storage import OpenOptions, Pin, System, pinned
 
 # The log of pauses, one JSON object a line; an operation sets or removes one file, so its lines have no step number. intent
 # schema line operation action time user undoes before after result schema line operation time outcome reason ``before`` and

@@ -23,16 +23,27 @@ from spooltop.model.snapshot import BoxState, ConsumerList, Disk, Observation, P
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Key, Lock, LockHolder, Payload, Row, Stop
 
 from ..row_listing import RowListing
-from .events.flow import FlowMeter, MessageTracker, OperatorMoves
-from .events.watcher import ChangeWaiter, EventReport, Watcher
+from .flow import FlowMeter, MessageTracker, OperatorMoves
+from .judges import ConsumerGatherer, JudgedRows, RowJudge, TokenJudge
 from .listing import NameListing, read_message, split_key
-from .liveness.judges import ConsumerGatherer, JudgedRows, RowJudge, TokenJudge
 from .operator.rules import can_change
 from .scan import Boxes, BoxScan, Scans, SetAsideBoxes, age_counter, irregular_rows, pieces
-from .storage.disk import OpenFolder, OpenSpool, changes_unseen, disk_of, mount_of, sends_no_events, who_am_i
-from .storage.rows import mail_row, new_row, tried_of
+from .storage import (
+    OpenFolder,
+    OpenOptions,
+    OpenSpool,
+    System,
+    changes_unseen,
+    disk_of,
+    mail_row,
+    mount_of,
+    new_row,
+    sends_no_events,
+    tried_of,
+    who_am_i,
+)
 from .surroundings import who_has, who_has_path
-from .world import OpenOptions, System
+from .watcher import ChangeWaiter, EventReport, Watcher
 
 LOCKS_FOR = 300.0
 """Seconds for which the uses of the engine's own locks are counted."""

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model import Box, Observation, Progress, Unreadable
 
-from .events.flow import last_claim
+from .flow import last_claim
+from .judges import NOT_JUDGED, JudgedClaim, RowJudge, Verdicts
 from .listing import by_column, time_of
-from .liveness.judges import NOT_JUDGED, JudgedClaim, RowJudge, Verdicts
 from .operator.planning import BoxNames, Judge
 from .scan import BoxScan, StagingScanner, pieces, scan_box, why_closed
-from .storage.disk import OpenSpool
-from .world import OpenOptions, System
+from .storage import OpenOptions, OpenSpool, System
 
 _FOR_THE_NOTE = 1_000
 """Claims that are judged to say who is at work."""

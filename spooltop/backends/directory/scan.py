@@ -28,9 +28,7 @@ from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Frozen, Key, Row, 
 
 from ..log_store import OPERATION
 from ..row_listing import AgeCounter
-from .storage.location import in_folder, time_of
-from .storage.rows import aside_row, claim_row, epoch, kind_of_file, new_row
-from .world import System
+from .storage import System, aside_row, claim_row, epoch, in_folder, kind_of_file, new_row, time_of
 
 # Counts the names in the boxes of a spool: a first picture, long before a look.
 

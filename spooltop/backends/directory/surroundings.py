@@ -18,10 +18,8 @@ from spooltop.model import Box, Capabilities, Disk, Frozen, Holders, Holding, Ke
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
 from .listing import split_key
-from .liveness.processes import BootClock, Certainty, Process, Processes, judge_pids, lock_owners, read_table
-from .storage.disk import OpenFolder, disk_of, is_local, mount_of, who_am_i
-from .storage.location import folder_in, folders_dir, opened_below
-from .storage.rows import epoch
+from .processes import BootClock, Certainty, Process, Processes, judge_pids, lock_owners, read_table
+from .storage import OpenFolder, disk_of, epoch, folder_in, folders_dir, is_local, mount_of, opened_below, who_am_i
 
 # Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
 # kernel's lock table.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from spooltop.backends.directory.storage.disk import mount_of
+from spooltop.backends.directory.storage import mount_of
 from spooltop.backends.directory.trials import trial_parent
 from spooltop.model import NotASpool, Refused, UsageError, count, escape, fit, has_scheme, size, without_secrets
 from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown

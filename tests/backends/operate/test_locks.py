@@ -59,7 +59,7 @@ class Locks(LockWorld):
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
-    monkeypatch.setattr("spooltop.backends.directory.liveness.processes.Processes.in_first_namespace", lambda self: True)
+    monkeypatch.setattr("spooltop.backends.directory.processes.Processes.in_first_namespace", lambda self: True)
     with Locks(tmp_path) as world:
         yield world
 
@@ -162,7 +162,7 @@ def test_a_ticket_of_an_unknown_or_living_holder_ends_the_dead_before_it(
 def test_where_pids_are_hidden_force_takes_the_head_alone_and_the_number_is_typed(
     locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spooltop.backends.directory.liveness.processes.Processes.in_first_namespace", lambda self: False)
+    monkeypatch.setattr("spooltop.backends.directory.processes.Processes.in_first_namespace", lambda self: False)
     first, second = locks.ticket(1), locks.ticket(2)
     with locks.control() as control:
         [refusal] = control.plan(Action.UNLOCK, Selection(ids=(QUEUE,))).refused

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from spooltop.backends.directory import backend, world
-from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse, ProcOwner
+from spooltop.backends.directory import backend, storage
+from spooltop.backends.directory.processes import Descriptor, Descriptors, Process, Processes, ProcessUse, ProcOwner
 from spooltop.control import Control
 from spooltop.engine import presence as taking
 from spooltop.engine.dirs import SpoolDirs
@@ -27,8 +27,8 @@ __all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "presence", "s
 
 def surround(monkeypatch: pytest.MonkeyPatch, around: Mapping[str, Any], **limits: float) -> None:
     """Has directories that are opened from now on look at ``around``, a process table and clocks, within ``limits``."""
-    monkeypatch.setattr(backend, "System", partial(world.System, **around))
-    monkeypatch.setattr(backend, "OpenOptions", partial(world.OpenOptions, **limits))
+    monkeypatch.setattr(backend, "System", partial(storage.System, **around))
+    monkeypatch.setattr(backend, "OpenOptions", partial(storage.OpenOptions, **limits))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.world import System
+from spooltop.backends.directory.storage import System
 from spooltop.control import open_control
 from spooltop.cursors import files as cursor_files
 from spooltop.cursors.model import CursorSource

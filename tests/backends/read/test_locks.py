@@ -16,7 +16,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from spooltop.backends.directory.storage import disk
+from spooltop.backends.directory import storage
 from spooltop.locks import lock_files
 from spooltop.model.backend import ListQuery
 from spooltop.model.proc import Mount
@@ -60,7 +60,7 @@ def test_a_look_asks_once_for_the_mount_of_a_folder(
 
     def mount_of(fd: int) -> Mount | None:
         asked.append(os.readlink(f"/proc/self/fd/{fd}"))
-        return disk.mount_of(fd)
+        return storage.mount_of(fd)
 
     for number in range(20):
         (tmp_path / f"{number}.lock").write_text("78\n")

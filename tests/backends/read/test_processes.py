@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.liveness.processes import (
+from spooltop.backends.directory.processes import (
     Certainty,
     Descriptor,
     Descriptors,
@@ -27,7 +27,7 @@ from spooltop.backends.directory.liveness.processes import (
     judge_pid,
     judge_pids,
 )
-from spooltop.backends.directory.storage.disk import changes_unseen, is_local, sends_no_events
+from spooltop.backends.directory.storage import changes_unseen, is_local, sends_no_events
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.model.proc import Mount
 from spooltop.model.vocabulary import Verdict

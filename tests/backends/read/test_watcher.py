@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.events import watcher
-from spooltop.backends.directory.events.watcher import Events, inotify_source, parsed
+from spooltop.backends.directory import watcher
 from spooltop.backends.directory.scan import BoxScanner, scan_box
-from spooltop.backends.directory.world import System
+from spooltop.backends.directory.storage import System
+from spooltop.backends.directory.watcher import Events, inotify_source, parsed
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
 

@@ -23,8 +23,7 @@ from spooltop.model import ASIDE, LIVE, Action, Box, ItemResult, Json, JsonObjec
 from ...journal import Skipped
 from ...log_store import plain_file
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
-from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
-from ..storage.rows import tokens_of_claims
+from ..storage import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned, tokens_of_claims
 from .planning import Message
 from .rules import FORCEABLE
 

@@ -39,9 +39,7 @@ from ...log_store import FULL, STATE_DIR, LogStore
 from ...plan_options import InjectedContent
 from ..detect import identify
 from ..journal import MOVES, BatchOutcome, LoggedMove, MoveIntent, MoveOperation, MoveOutcome, MoveRun, unsure_moves
-from ..storage.location import Folders, Place, kind_of, plain_meta
-from ..storage.rows import tokens_of_claims
-from ..world import OpenOptions, System
+from ..storage import Folders, OpenOptions, Place, System, kind_of, plain_meta, tokens_of_claims
 from .moving import JudgeAgain, Mover, Recheck, Repaired, Run, finish_half_moves, forgotten_words, half_moved, results_of, runs_of
 from .planning import BoxNames, Group, Look, Message, Way, find_candidates, message_of
 from .rules import can_change

@@ -39,10 +39,26 @@ from spooltop.model.vocabulary import (
 )
 
 from ...log_store import OPERATION
+from ..judges import NOT_JUDGED, JudgedClaim
 from ..listing import ordered
-from ..liveness.judges import NOT_JUDGED, JudgedClaim
-from ..storage.location import Folders, Found, Place, in_folder, kind_of, seconds, time_of
-from ..storage.rows import TOKEN, NameForm, NameForms, aside_row, claim_row, id_starts, named_like, new_row, tmp_row
+from ..storage import (
+    TOKEN,
+    Folders,
+    Found,
+    NameForm,
+    NameForms,
+    Place,
+    aside_row,
+    claim_row,
+    id_starts,
+    in_folder,
+    kind_of,
+    named_like,
+    new_row,
+    seconds,
+    time_of,
+    tmp_row,
+)
 from .rules import FORCEABLE, RULES
 
 # The messages of a plan: each as it was found, and the way that it goes.

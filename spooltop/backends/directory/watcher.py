@@ -25,7 +25,7 @@ from spooltop.engine.system.syscalls import HAS_INOTIFY, inotify_add_watch, inot
 from spooltop.model import Box, Clock, Frozen, is_lock_name
 from spooltop.stop_event import StopEvent
 
-from ..world import System
+from .storage import System
 
 # Change events straight from the kernel, inotify(7): read in bulk, without a thread of another library or an object an event.
 #

@@ -34,12 +34,7 @@ from spooltop.engine.system.host import PROC
 from spooltop.model import BoxState, ConsumerList, ConsumerRow, Mount, Progress, Usage, VerdictCounts
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Frozen, Owner, Row, Verdict, age, began, escape
 
-from ...access import user_name
-from ..scan import BoxScan, Scans
-from ..storage.disk import is_local
-from ..storage.location import Folders
-from ..storage.rows import claim_row, tmp_row, tokens_of, tokens_of_claims
-from ..world import OpenOptions, System
+from ..access import user_name
 from .processes import (
     BootClock,
     Certainty,
@@ -51,6 +46,8 @@ from .processes import (
     check_pids,
     judge_pids,
 )
+from .scan import BoxScan, Scans
+from .storage import Folders, OpenOptions, System, claim_row, is_local, tmp_row, tokens_of, tokens_of_claims
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
 

@@ -22,9 +22,9 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.model import Box, Completion, Flow, HolderFlow, Return, Row, TrackedMessage, Verdict, began
 
-from ...log_store import JOURNAL, LogFiles, LogLines, LogStore
-from ..scan import BoxScan, SetAsideBoxes, put_us
-from ..storage.rows import epoch
+from ..log_store import JOURNAL, LogFiles, LogLines, LogStore
+from .scan import BoxScan, SetAsideBoxes, put_us
+from .storage import epoch
 from .watcher import LATE, EventReport, Events
 
 # Reads the moves that operators announced in the journal since the last look. Such a move is not flow. An intent line is
@@ -81,8 +81,8 @@ class OperatorMoves(Struct):
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
             return
-        from ...journal import decode
-        from ..journal import MOVES, MoveIntent  # loads all of the journal, which most looks find no line in
+        from ..journal import decode
+        from .journal import MOVES, MoveIntent  # loads all of the journal, which most looks find no line in
 
         try:
             record = decode(line, MOVES)

@@ -1,1 +1,0 @@
-"""On-disk layout of a spool: its directories, the places of messages in them, and the identity of a file."""
