@@ -18,7 +18,7 @@ __all__ = ["PROOFS", "Proof", "proof"]
 
 PROOFS = (
     "crash", "powercut", "storm", "operators", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets",
-    "together", "workers", "moving", "race", "machine", "straced", "watched", "names",
+    "together", "sources", "workers", "moving", "race", "machine", "straced", "watched", "names",
 )  # fmt: skip
 """The modules, in the order of the table."""
 

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 
-from . import PROOFS, moving, operators, proof
+from . import PROOFS, moving, operators, proof, race, sources
 from .figures import Figure, renew, store, table
 
 
@@ -20,15 +20,15 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(PROOFS)}; all without one")
     parser.add_argument("--quick", action="store_true", help="the part that the test suite runs")
     parser.add_argument("--write", action="store_true", help="keep the figures, renew RESULTS.md")
-    parser.add_argument("--seconds", type=float, metavar="N", help="how long the storm of operators, or of moves, lasts")
+    parser.add_argument("--seconds", type=float, metavar="N", help="how long operators, sources, moving or race last")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in PROOFS]:
         parser.error(f"no proof {', '.join(unknown)}; there are {', '.join(PROOFS)}")
     if args.write and args.quick:
         parser.error("RESULTS.md shows whole proofs: --write without --quick")
-    lasting = {"operators": operators.last, "moving": moving.last}
+    lasting = {"operators": operators.last, "sources": sources.last, "moving": moving.last, "race": race.last}
     if args.seconds is not None and (args.quick or len(args.names) != 1 or args.names[0] not in lasting):
-        parser.error("--seconds goes with operators or moving alone, and without --quick")
+        parser.error("--seconds goes with operators, sources, moving or race alone, and without --quick")
     figures: dict[str, Figure] = {}
     for name in args.names or PROOFS:
         began = time.monotonic()

@@ -25,7 +25,7 @@ from tests.stream_servers import KINDS, running
 
 from .figures import Figure
 
-__all__ = ["BAR", "NAME", "run"]
+__all__ = ["BAR", "NAME", "last", "run"]
 
 NAME = "operators on a Redis stream: against workers that claim, ack, steal and are killed"
 BAR = "0 lost, 0 both acked and set aside, 0 acked twice, 0 in two places"
@@ -250,14 +250,24 @@ def _there(kind: str) -> bool:
     return True
 
 
+def last(seconds: float, say: Callable[[str], None]) -> Figure:
+    """Races again and again until that time is over."""
+    return _raced(100_000, seconds, say)
+
+
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
-    """Runs the proof on servers of its own. It forks, so the process must have no threads."""
-    whole = 4_000 if quick else 100_000
+    return _raced(4_000 if quick else 100_000, 0.0, say)
+
+
+def _raced(whole: int, seconds: float, say: Callable[[str], None]) -> Figure:
+    """Runs the proof on servers of its own, at least once. It forks, so the process must have no threads."""
     kinds = [kind for kind in KINDS if _there(kind)]
     counts: Counter[str] = Counter()
-    violations = killed = 0
-    for kind in kinds:
-        found, wrong, kills = _race(kind, whole // len(KINDS), say)
+    violations = killed = races = 0
+    ends = time.monotonic() + seconds
+    while races < len(kinds) or (kinds and time.monotonic() < ends):
+        found, wrong, kills = _race(kinds[races % len(kinds)], whole // len(KINDS), say)
+        races += 1
         counts.update(found)
         violations += wrong
         killed += kills

@@ -27,6 +27,7 @@ LEAST = {
     "calls": 500,
     "tickets": 800,
     "together": 10_000,
+    "sources": 300,
     "workers": 300,
     "moving": 40,
     "race": 4_000,
@@ -41,7 +42,7 @@ case by case."""
 
 LONG = (
     "storm", "operators", "power", "faults", "spin", "calls", "tickets", "workers", "moving", "race", "machine", "straced",
-    "errors", "containers", "crash", "names", "together",
+    "errors", "containers", "crash", "names", "together", "sources",
 )  # fmt: skip
 
 
