@@ -14,7 +14,7 @@ from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout
 from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import fact_of, open_root, role_of, sort_files, why_not
-from spooltop.backends.layouts.verdicts import judge
+from spooltop.backends.layouts.verdicts import NOT_JUDGED, judge
 from spooltop.model import Environ, Frozen, NotASpool, Row, Unreadable, escape
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
@@ -91,7 +91,7 @@ def try_layout(file: str, path: str, environ: Environ) -> Iterator[SortedFile]:
         messages = [file for file in files if file.match is not None]
         read_some(root, messages)
         verdicts = judge(layout, root, held_files(messages), around, time.time())
-        rows = {file.path: row_of(file, judged=verdicts.get(file.path)) for file in messages}
+        rows = {file.path: row_of(file, judged=verdicts.get(file.path, NOT_JUDGED)) for file in messages}
         for found in files:
             if found.match is None:
                 yield SortedFile(found.path, role_of(layout, found.path) or "nothing matches it")

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import cast
 
+from msgspec import Struct
+
 from spooltop.model import Environ, NotASpool, Queue, QueueOptions, Refused, Target, UsageError, escape
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 
@@ -17,20 +19,18 @@ _LEVELS = 3
 """Directories above a path of which it may be a part."""
 
 
-class LayoutsBackend:
+class LayoutsBackend(Struct):
     """Implements ``model.backend.Backend``. ``around`` makes what answers questions about processes, for a setting
     ``claims.pids``. ``named``: it only knows directories whose layout is named, by whoever opens them or in themselves."""
 
     name = "layouts"
-
-    def __init__(self, around: Callable[[str], Surroundings], *, named: bool = False) -> None:
-        self._around = around
-        self._named = named
+    _around: Callable[[str], Surroundings]
+    named: bool = False
 
     def identify(self, spec: str, asked: OpenAs) -> Target | None:
-        layout = _named_layout(spec, asked) if self._named else layout_of(spec, asked.environ)
+        layout = _named_layout(spec, asked) if self.named else layout_of(spec, asked.environ)
         if layout is None:
-            if not self._named:
+            if not self.named:
                 _check_above(spec, asked.environ)
             return None
         return Target("layout", spec, os.path.realpath(spec), layout, layout.why_read_only or None, commands=layout.commands)

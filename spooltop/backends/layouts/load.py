@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.model import Action, Environ, Frozen, SpooltopError, UsageError, escape, parse_age, parse_toml
 
@@ -176,19 +178,16 @@ def _at_line(file: str, line: int, why: str) -> str:
     return f"{escape(file)}: line {line}: {escape(why)}"
 
 
-class _Table:
+class _Table(Struct):
     """A table of the file, which ``whole`` reads: its members are taken one by one, and what is left at the end is unknown.
     ``warnings`` are those of the whole file."""
 
-    def __init__(
-        self, file: str, values: dict[str, Any], lines: Mapping[Place, int], place: Place, warnings: list[str]
-    ) -> None:
-        self.file = file
-        self.values = dict(values)
-        self.lines = lines
-        self.place = place
-        self.known: list[str] = []
-        self.warnings = warnings
+    file: str
+    values: dict[str, Any]
+    lines: Mapping[Place, int]
+    place: Place
+    warnings: list[str]
+    known: list[str] = []
 
     def line(self, name: str) -> int:
         """The line of a member; of the table around it where it has none of its own."""

@@ -365,9 +365,8 @@ def keep_name(dirs: QueueDirs, name: str) -> None:
     """Writes the name of the layout by which the queue is changed, unless it stands there. Raises ``OSError``."""
     if _kept_name(dirs) == name:
         return
-    own = dirs.private_dir(create=True)
-    assert own is not None  # create=True makes it or raises
-    publish(dirs.files, own, KEPT, f"{name}\n".encode(), dirs.files.fstat(own))
+    own, file = dirs.parent(aside(KEPT), create=True)
+    publish(dirs.files, own, file, f"{name}\n".encode(), dirs.files.fstat(own))
 
 
 def kept_layout(path: str, layouts: Iterable[Layout], *, by_owner: bool = False) -> Layout | None:
@@ -386,10 +385,8 @@ def kept_layout(path: str, layouts: Iterable[Layout], *, by_owner: bool = False)
 
 def _kept_name(dirs: QueueDirs, *, by_owner: bool = False) -> str | None:
     try:
-        own = dirs.private_dir()
-        if own is None:
-            return None
-        found = read_small(KEPT, own, limit=_LIMIT, whole=True)
+        own, file = dirs.parent(aside(KEPT))
+        found = read_small(file, own, limit=_LIMIT, whole=True)
         if by_owner and found.status.st_uid not in (0, os.geteuid(), dirs.owner_model.st_uid):
             return None
         return found.data.decode().removesuffix("\n")

@@ -49,6 +49,7 @@ from .sort_files import (
 from .verdicts import (
     JUDGED_AT_MOST,
     LOCK_STALE,
+    NOT_JUDGED,
     HolderVerdict,
     RegisterEntry,
     findings,
@@ -181,19 +182,19 @@ def read_some(root: int, files: list[QueueFile]) -> None:
         files[place] = read_facts(root, files[place])
 
 
-def row_of(file: QueueFile, note: str = "", judged: HolderVerdict | None = None) -> Row:
+def row_of(file: QueueFile, note: str = "", judged: HolderVerdict = NOT_JUDGED) -> Row:
     """Makes the row of a message, with the verdict on its holder."""
     box, fields = Box(file.box or Box.TRASH), file.fields
     command = fields.get("owner")
     pid = int(pid) if 0 < len(pid := fields.get("pid", "")) <= _PID_DIGITS else None
     owner = Owner(pid=pid, command=command) if command or pid is not None else None
-    if owner is not None and judged is not None and judged.pid is not None:
+    if owner is not None and judged.pid is not None:
         owner = owner.replace(pid=judged.pid)
     return Row(
         key=(box.value, file.path), box=box, id=file.id, name=file.path, size=file.size, enqueued_at=file.enqueued_at,
         in_box_since=file.in_box_since, since_is_bound=file.since is None and box is not Box.NEW,
         source=file.source or fields.get("source"), attempt=file.attempts,
-        verdict=None if judged is None else judged.verdict, evidence="" if judged is None else judged.evidence, owner=owner,
+        verdict=judged.verdict, evidence=judged.evidence, owner=owner,
         note=note, not_before=file.not_before, written_at=file.mtime, reason=file.reason or "", expires_at=file.expires,
     )  # fmt: skip
 
@@ -324,7 +325,7 @@ class LayoutReader:
                     reason=file.who, owner=None,
                 )  # fmt: skip
             else:
-                yield row_of(file, notes.get(file.path, ""), verdicts.get(file.path))
+                yield row_of(file, notes.get(file.path, ""), verdicts.get(file.path, NOT_JUDGED))
 
     def _set_aside(self) -> list[AsideMessage]:
         """The messages that spooltop has set aside."""

@@ -75,14 +75,13 @@ TAIL = 512
 """Bytes at the end of a file that are read for its last line."""
 
 
-class _Conditions:
+class _Conditions(Struct):
     """Judges conditions on the files below ``root`` (a descriptor) for one look. ``around`` is asked for locks once, by the first
     condition on one, after all names were read; without it nobody holds any."""
 
-    def __init__(self, root: int, around: Surroundings | None) -> None:
-        self._root = root
-        self._around = around
-        self._locks: Callable[[os.stat_result], Users] | None = None
+    _root: int
+    _around: Surroundings | None
+    _locks: Callable[[os.stat_result], Users] | None = None
 
     def hold(self, when: FileCondition, path: str, fields: Mapping[str, str], before: QueueFile | None) -> bool:
         """True where ``when`` holds for the file; False also where the file is gone. The end of a file that has not changed since
@@ -478,9 +477,6 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
     try:
         with opened(*dirs.parent(folder)) as root:
             files = sort_files(layout, root)[0]
-            paths = [
-                at.prefix + name for at in walk(root, layout.depth) for name in at.names if name not in at.directories
-            ]
             if not files:
                 return None
             message = next((file for file in files if file.match is not None), files[0])
@@ -488,7 +484,7 @@ def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, l
                 message = read_facts(root, message)
     except OSError:
         return None
-    others = [path for path in paths if path != message.path and not path.startswith(f"{message.path}/")]
+    others = (file.path for file in files if not file.is_dir and not f"{file.path}/".startswith(f"{message.path}/"))
     return message, [*others, message.path]
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property
 
+from msgspec import Struct
+
 from spooltop.model import Box, Frozen, QueueFinding, Verdict, age, escape
 
 from ..surroundings import Surroundings, Users
@@ -173,15 +175,20 @@ _SMALL = 64
 _NOBODY = "its claim names nobody"
 _CHANGED = "it moved or changed while its holder was looked for"
 _MAY_LIVE = "its holder may live all the same"
-_WRITER = {Verdict.ALIVE: Verdict.WRITING, Verdict.DEAD: Verdict.ABANDONED, Verdict.UNKNOWN: Verdict.UNKNOWN}
+_WRITER: Mapping[Verdict | None, Verdict] = {
+    Verdict.ALIVE: Verdict.WRITING, Verdict.DEAD: Verdict.ABANDONED, Verdict.UNKNOWN: Verdict.UNKNOWN,
+}  # fmt: skip
 
 
 class HolderVerdict(Frozen):
     """The grounds of a verdict in words, the verdict, and the pid of the holder where it is known."""
 
     evidence: str
-    verdict: Verdict = Verdict.UNKNOWN
+    verdict: Verdict | None = Verdict.UNKNOWN
     pid: int | None = None
+
+
+NOT_JUDGED = HolderVerdict("", None)
 
 
 def judge(
@@ -209,18 +216,20 @@ def _is_same(before: os.stat_result | None, after: os.stat_result | None) -> boo
     )  # fmt: skip
 
 
-class _Judging:
+class _Judging(Struct, dict=True):
     """Keeps the answers that several files have in common for one look."""
 
-    def __init__(self, layout: Layout, root: int, around: Surroundings, now: float) -> None:
-        self._layout = layout
-        self._root = root
-        self._around = around
-        self._now = now
-        self._local = around.local(root)
-        self._answers: dict[tuple[str, str], HolderVerdict] = {}
-        self._pids: dict[tuple[int, float], tuple[Verdict, str]] = {}
-        self._opened: dict[str, Users] = {}
+    _layout: Layout
+    _root: int
+    _around: Surroundings
+    _now: float
+    _answers: dict[tuple[str, str], HolderVerdict] = {}
+    _pids: dict[tuple[int, float], tuple[Verdict, str]] = {}
+    _opened: dict[str, Users] = {}
+
+    @cached_property
+    def _local(self) -> bool:
+        return self._around.local(self._root)
 
     @cached_property
     def _locks(self) -> Callable[[os.stat_result], Users]:

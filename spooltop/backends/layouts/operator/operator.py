@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from spooltop.engine.atomic import discard, open_shared, publish_new
 from spooltop.engine.system.files import closing
 from spooltop.model import Action, AuditFailed, Box, Capabilities, Clock, Frozen, Refused, Row, Stop, UsageError, Verdict, escape
@@ -143,16 +145,15 @@ _HELD = (Verdict.ALIVE, Verdict.WRITING)
 _TWICE = "nobody can be shown to have left it: it may be processed twice"
 
 
-class Chooser:
+class Chooser(Struct):
     """Pins messages of the queue that ``reader`` has just looked at."""
 
-    def __init__(self, layout: Layout, dirs: QueueDirs, reader: LayoutReader, request: Request) -> None:
-        self._layout = layout
-        self._dirs = dirs
-        self._reader = reader
-        self._request = request
-        self._next: dict[str, int] = {}
-        self._waiting: dict[str, list[str]] | None = None
+    _layout: Layout
+    _dirs: QueueDirs
+    _reader: LayoutReader
+    _request: Request
+    _next: dict[str, int] = {}
+    _waiting: dict[str, list[str]] | None = None
 
     def choose(self) -> Candidates:
         """Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for a filter that makes no sense,
@@ -502,11 +503,10 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
     def _own_turn(self, dirs: QueueDirs, stop: Stop) -> AbstractContextManager[None]:
         """Keeps other operators out, so that a message whose record has no result was cut off, and is not being changed. Raises
         ``Refused``, ``OSError``."""
-        own = dirs.private_dir(create=True)
-        assert own is not None  # create=True makes it or raises
+        own, name = dirs.parent(aside(OPERATE_LOCK), create=True)
         what = f"another spooltop has been changing this queue for {self._patience:.0f} s"
         refused = Refused(what, f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock", path=dirs.path)
-        return self._locked(dirs, open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own)), stop, refused)
+        return self._locked(dirs, open_shared(dirs.files, name, own, dirs.files.fstat(own)), stop, refused)
 
     def _program_locked(self, dirs: QueueDirs, stop: Stop) -> AbstractContextManager[None]:
         """Holds the lock of the queue's program, which takes it around each change of its own, where it has one. Raises

@@ -390,9 +390,7 @@ class Performer:
         if change.text is None:
             self._files.unlink(name, at)
             return
-        own = self._dirs.private_dir(create=True)
-        assert own is not None  # create=True makes it or raises
-        draft = f"{DRAFT}{os.urandom(8).hex()}"
+        own, draft = self._dirs.parent(aside(f"{DRAFT}{os.urandom(8).hex()}"), create=True)
         like = self._files.fstat(at) if found is None else found
         write_new(self._files, own, draft, change.text.encode(), like)
         try:
