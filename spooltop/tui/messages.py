@@ -102,7 +102,7 @@ class ListAdvanced(Frozen):
 
 
 class ConsumersRead(Frozen):
-    """The consumers are not as they were shown before."""
+    """The consumers as of the last look."""
 
     found: ConsumerList
 

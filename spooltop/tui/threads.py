@@ -20,8 +20,8 @@ from typing import TypeVar
 from textual.message_pump import MessagePump
 
 from spooltop.control import Control
-from spooltop.model import ConsumerList, ConsumerRow, KeptView, Listing, ListQuery, Observation, Snapshot, SpooltopError
-from spooltop.model.vocabulary import Clock, Key, Row, age, size
+from spooltop.model import KeptView, Listing, ListQuery, Observation, Snapshot, SpooltopError
+from spooltop.model.vocabulary import Clock, Key, Row
 
 from .messages import (
     ClockMoved,
@@ -336,24 +336,6 @@ MARGIN = 50
 """Rows read above and below the window, so that a step beyond its edge shows rows at once."""
 
 
-def _shown(found: ConsumerList) -> Hashable:
-    """Equal for two lists that look alike on a screen, apart from ages, which are painted with the clock."""
-    return (found.more, found.error, age(found.window), tuple(map(_row, found.consumers)))
-
-
-def _row(one: ConsumerRow) -> Hashable:
-    usage, rate = one.usage, one.rate
-    used = None if usage is None else (_rounded(usage.cpu), size(usage.memory), usage.stopped, usage.command)
-    return (
-        one.key, one.evidence, one.owner, one.claims, one.claimed_at, one.last_claim_at, one.ids, used, _rounded(rate.done),
-        _rounded(rate.failed),
-    )  # fmt: skip
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
-
-
 class SnapshotThread:
     """Owns the thread. Posts each snapshot that has news together with the page that was taken from the same look. The last
     listing is kept as long as nothing in it can have changed; its number differs for each one made."""
@@ -372,8 +354,7 @@ class SnapshotThread:
     _search_served = 0
     _tracking = False
     _payload: PayloadRead | None = None
-    _consumers: Hashable = None
-    """The payload and the consumers that were posted last, as far as a screen shows them."""
+    """The payload that was posted last."""
     _wanted = Requested()
 
     def __init__(
@@ -486,7 +467,8 @@ class SnapshotThread:
             self._step = "reading a message"
             self._read_payload(wanted.list.payload, look)
             self._step = "reading the consumers"
-            self._read_consumers(wanted.list.consumers)
+            if wanted.list.consumers:
+                self.mailbox.put(ConsumersRead(self._control.consumers()))
 
     def _serve_list(self, wanted: Requested, snapshot: Snapshot | None) -> None:
         """Posts the list that is wanted: a window of its rows, all of its keys, the next row that matches a filter."""
@@ -606,16 +588,6 @@ class SnapshotThread:
                 self._payload = PayloadRead(key, None, str(error))
             if self._payload != posted:
                 self.mailbox.put(self._payload)
-
-    def _read_consumers(self, wanted: bool) -> None:
-        """Reads the consumers if they are ``wanted``, and posts them where a screen would show something else than before."""
-        if not wanted:
-            self._consumers = None
-            return
-        found = self._control.consumers()
-        before, self._consumers = self._consumers, _shown(found)
-        if self._consumers != before:
-            self.mailbox.put(ConsumersRead(found))
 
     def _overtaken(self, served: Requested, replaceable: bool) -> bool:
         """True where the list that is being made for ``served`` is not needed any more: another one is wanted; where an older

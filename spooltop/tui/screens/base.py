@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.events import Click, Event, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
+from textual.events import Callback, Click, Event, InputEvent, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
@@ -233,7 +233,7 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         super().__init__()
         self.session = session
         self._result: ScreenResultType | None = None
-        self._changed: Callable[[str], object] = lambda text: self.paint()
+        self._changed: Callable[[str], object] = lambda text: None
         self._entered: Callable[[str | None], object] = lambda text: None
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
@@ -319,7 +319,6 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
             self.failed = str(found)
         else:
             take(found)
-        self.paint()
 
     def read_line(self, edit: LineEdit, changed: Callable[[str], object], entered: Callable[[str | None], object]) -> None:
         """Has a line typed. ``changed`` gets its text after each key, ``entered`` once Enter was typed. With Esc or, as in less
@@ -509,6 +508,12 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
         on their way at once would call each other up for ever, and nothing else would be heard, not even SIGTERM."""
         if not isinstance(event, Resize) or event.size == self.app.size:
             await super().on_event(event)
+        if isinstance(event, (InputEvent, Paste, Callback)) and not self.dismissed:
+            self.handled()
+
+    def handled(self) -> None:
+        """Shows what a key, the mouse or the answer of a thread has changed."""
+        self.paint()
 
     def on_resize(self) -> None:
         self.set_class(self.small, "-small")
@@ -551,27 +556,26 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
 
 
 class SteppingScreen(TableScreen[ScreenResultType]):
-    """A screen that defines what a step is and how many lines there are."""
+    """A screen that defines what a step is and what is listed."""
 
     FIXED_LINES = 4
     """Lines of the screen that do not move when it is paged."""
     at = 0
-    """The place in ``texts`` of the line that is chosen or at the top."""
-
-    @property
-    def length(self) -> int:
-        """The number of lines."""
-        return len(self.texts)
+    """The place in ``listed`` of the line that is chosen or at the top."""
 
     @property
     def place(self) -> int:
-        """The place in ``texts`` from which on a text is searched for."""
+        """The place in ``listed`` from which on a text is searched for."""
         return self.at
 
     @property
-    def texts(self) -> Sequence[str]:
-        """The text of each line that can be gone to."""
+    def listed(self) -> Sequence[Any]:
+        """The lines, or what each of them is about."""
         raise NotImplementedError
+
+    def text_of(self, one: Any) -> str:
+        """The text by which one of those listed is found."""
+        return line_text(one)
 
     def do_find(self) -> None:
         self.read_line(LineEdit(), self._finding, self._find)
@@ -583,9 +587,9 @@ class SteppingScreen(TableScreen[ScreenResultType]):
     def _find(self, text: str | None) -> None:
         if text is None:
             return
-        texts, place = self.texts, self.place
-        order = [*range(place + 1, len(texts)), *range(min(place + 1, len(texts)))]
-        found = next((at for at in order if text and text.lower() in texts[at].lower()), None)
+        listed, place = self.listed, self.place
+        order = [*range(place + 1, len(listed)), *range(min(place + 1, len(listed)))]
+        found = next((at for at in order if text and text.lower() in self.text_of(listed[at]).lower()), None)
         if found is None:
             self.show_notice(f"no line has {text}" if text else "no text to search for")
         else:
@@ -601,6 +605,9 @@ class ListScreen(TableScreen[None]):
     """A screen with a list that is filtered and sorted."""
 
     WHILE_TYPING = (*ANYWHERE, "up", "down", "pageup", "pagedown", "f1")
+
+    def handled(self) -> None:
+        """Does nothing: a step of the cursor paints two rows."""
 
     @property
     def rows(self) -> VirtualList[Any]:
@@ -626,6 +633,29 @@ class ListScreen(TableScreen[None]):
     def column_at(self, x: int) -> str | None:
         """The id of the column whose title is at cell ``x``; None where there is none to sort by."""
         raise NotImplementedError
+
+    @property
+    def filter(self) -> str:
+        """The filter of the list in front."""
+        raise NotImplementedError
+
+    def filter_by(self, text: str) -> None:
+        """Filters the list in front by the part of the text that can be parsed."""
+        raise NotImplementedError
+
+    def do_filter(self) -> None:
+        self.read_line(LineEdit(self.filter), self.filter_by, self._filtered)
+        self.paint()
+
+    def _filtered(self, text: str | None) -> None:
+        if text is None:
+            self.filter_by("")
+        self.paint()
+
+    def typed_line(self, hint: str) -> Line:
+        """The filter while it is typed."""
+        text = self.typing.text if self.typing is not None else ""
+        return join(Style.KEY(" /"), shown(text), Style.KEY("█"), f"  {shown(hint)}")
 
     def on_virtual_list_activated(self) -> None:
         self.command("enter")
@@ -664,11 +694,10 @@ class ChoosingScreen(SteppingScreen[ScreenResultType]):
     def do_step(self, lines: int) -> None:
         # It is clamped as it is painted: a key may be typed before the entries are known.
         self.at += lines
-        self.paint()
 
     def clamp(self) -> None:
         """Chooses the nearest entry that there is."""
-        self.at = within(self.at, self.length)
+        self.at = within(self.at, len(self.listed))
 
 
 # The palette, which names all commands of the view (``:q`` quits), and the menu of the columns that a list can be sorted by.
@@ -687,23 +716,22 @@ class PaletteScreen(ChoosingScreen[str | None]):
         self.typing = LineEdit()
 
     @property
-    def found(self) -> list[tuple[KeyCommand, str]]:
+    def listed(self) -> list[tuple[KeyCommand, str]]:
         """The commands that match: available ones first, among them those whose name begins with the text."""
         text = self.typing.text.strip().lower()
         return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
 
     def facts(self) -> Facts:
-        return {"rows": len(self.found)}
+        return {"rows": len(self.listed)}
 
     def typed(self, event: Key) -> bool:
         edited = self.typing.key(event.key, event.character)
         if edited:
             self.at = 0
-            self.paint()
         return edited
 
     def draw(self, width: int, height: int) -> Lines:
-        found = self.found
+        found = self.listed
         self.clamp()
         lines = [join(Style.KEY(" :"), shown(self.typing.text), Style.KEY("█"))]
         for i in visible(len(found), height - 1, self.at):
@@ -719,46 +747,38 @@ class PaletteScreen(ChoosingScreen[str | None]):
     def do_run(self) -> None:
         if self.typing.text.strip() in ("q", "quit"):
             self.session.leave(0)
-        elif self.found:
-            self.dismiss(self.found[self.at][0].id)
-
-    @property
-    def texts(self) -> list[str]:
-        return [command.id for command, _ in self.found]
+        elif self.listed:
+            self.dismiss(self.listed[self.at][0].id)
 
 
 class SortScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen column, None where it was left. ``columns`` are (id, title)."""
 
     VIEW = View.SORT
+    listed: Sequence[tuple[str, str]] = ()
 
     def __init__(self, session: AppSession, columns: Sequence[tuple[str, str]], present: str) -> None:
         super().__init__(session)
-        self.columns = columns
+        self.listed = columns
         self.at = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
 
     def draw(self, width: int, height: int) -> Lines:
         self.clamp()
         lines = [join(Style.TITLE(" Sort by")), ()]
-        for at, (word, title) in enumerate(self.columns):
+        for at, (word, title) in enumerate(self.listed):
             line = join(Style.KEY("▌" if at == self.at else " "), title or word)
             lines.append(numbered(at, restyle(line, Style.STRONG) if at == self.at else line))
         return lines
 
     def do_choose_sort(self) -> None:
-        self.dismiss(self.columns[self.at][0])
-
-    @property
-    def texts(self) -> list[str]:
-        return [title for _, title in self.columns]
+        self.dismiss(self.listed[self.at][0])
 
 
 class ScrollingScreen(SteppingScreen[ScreenResultType]):
     """Lines that are scrolled."""
 
     def do_step(self, lines: int) -> None:
-        self.at = max(0, min(self.at + lines, self.length))
-        self.paint()
+        self.at = max(0, min(self.at + lines, len(self.listed)))
 
 
 # A screen with one text that scrolls.
@@ -777,8 +797,8 @@ class TextScreen(ScrollingScreen[ScreenResultType]):
         return whole[self.at :]
 
     @property
-    def texts(self) -> list[str]:
-        return [line_text(line) for line in self.text(self.window_size[0])]
+    def listed(self) -> Lines:
+        return self.text(self.window_size[0])
 
 
 # The help screen: the keys of one view from the table. Commands that are not available are dim and say why.

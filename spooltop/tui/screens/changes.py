@@ -85,7 +85,6 @@ class FormScreen(TableScreen[ScreenResultType]):
             self.typing = list(self.fields.values())[self.chosen]
         elif not self.typing.key(event.key, event.character):
             return False
-        self.paint()
         return True
 
     def form(self, inner: int) -> tuple[str, Lines]:
@@ -303,7 +302,6 @@ class OperationScreen(TextScreen[bool]):
 
     def _audited(self, trail: AuditTrail | SpooltopError) -> None:
         self.trail = AuditTrail(problems=(str(trail),)) if isinstance(trail, SpooltopError) else trail
-        self.paint()
 
     def facts(self) -> Facts:
         return {"undoable": self.failed}
@@ -389,11 +387,11 @@ class OperationsScreen(ChoosingScreen[None]):
 
     @property
     def record(self) -> OperationRecord | None:
-        found = self.found
+        found = self.listed
         return found[within(self.at, len(found))] if found else None
 
     @property
-    def found(self) -> list[OperationRecord]:
+    def listed(self) -> list[OperationRecord]:
         """The operations that the filter matches."""
         records, now = self.records or [], self.session.now()
         if self.wanted.empty:
@@ -403,7 +401,7 @@ class OperationsScreen(ChoosingScreen[None]):
     def facts(self) -> Facts:
         why = why_not_undo(self.record) if self.record is not None else ""
         reading = self.records is None and not self.failed
-        return {"rows": len(self.found), "undoable": why, "reading": reading}
+        return {"rows": len(self.listed), "undoable": why, "reading": reading}
 
     def draw(self, width: int, height: int) -> Lines:
         if self.failed:
@@ -411,7 +409,7 @@ class OperationsScreen(ChoosingScreen[None]):
         if self.records is None:
             return [join(" reading the journal…")]
         self.clamp()
-        found = self.found
+        found = self.listed
         if not found:
             none = "has been done here" if self.wanted.empty else f"matches {shown(str(self.wanted))}; Esc clears the filter"
             return [join(f" no operation {none}")]
@@ -462,13 +460,12 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def _filter(self, text: str) -> None:
         self.wanted = query.parse(text, lenient=True)
-        hint = self.wanted.hint or f"{len(self.found):,} match · Enter keeps · Esc clears"
+        hint = self.wanted.hint or f"{len(self.listed):,} match · Enter keeps · Esc clears"
         self.show_notice(f"/{text}_   {hint}")
 
     def _keep(self, text: str | None) -> None:
         if text is None:
             self.wanted = query.Query()
-        self.paint()
 
     def do_back(self) -> None:
         if self.wanted.empty:
@@ -496,7 +493,3 @@ class OperationsScreen(ChoosingScreen[None]):
     def _undone(self, result: Result | None) -> None:
         if result is not None:
             self.read()
-
-    @property
-    def texts(self) -> list[str]:
-        return [f"{record.operation} {record.action} {record.user} {record.words}" for record in self.found]

@@ -210,8 +210,11 @@ class FollowScreen(ScrollingScreen[None]):
         return len(self.steps) - 1 - self.at
 
     @property
-    def texts(self) -> list[str]:
-        return [f"{step.id} {step.words}" for step in self.steps]
+    def listed(self) -> list[TimelineStep]:
+        return self.steps
+
+    def text_of(self, one: TimelineStep) -> str:
+        return f"{one.id} {one.words}"
 
     def do_step(self, lines: int) -> None:
         # The newest step is last and stays visible: moving up scrolls back from there.
@@ -280,7 +283,6 @@ class HoldersScreen(TextScreen[None]):
         """Looks at all processes, in the snapshot thread."""
         self.holders, self.failed, self.looked_at = None, "", None
         self.ask(self.session.snapshot_thread.run, self._look, partial(setattr, self, "holders"))
-        self.paint()
 
     def _look(self) -> Holders:
         try:

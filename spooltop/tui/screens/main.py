@@ -49,7 +49,7 @@ from ..messages import (
 )
 from ..threads import SnapshotThread, Worker, deliver, outcome
 from ..widgets import VirtualList
-from .base import AppSession, LineEdit, Session
+from .base import AppSession, Session
 from .changes import InjectScreen, OperationsScreen, SaveScreen
 from .follow import FollowScreen, HoldersScreen
 from .main_view import FORMATS, MainView
@@ -336,10 +336,9 @@ class MainScreen(MainView):
         elif self.overlay is not None:
             self.overlay = None
             self.shape()
-        self.read_line(LineEdit(self.filter), self._filter, self._filtered)
-        self.paint()
+        super().do_filter()
 
-    def _filter(self, text: str) -> None:
+    def filter_by(self, text: str) -> None:
         """Filters by the part of the text that can be parsed; the error names the rest. ``n`` uses this filter, even after Esc
         cleared it."""
         found = str(self.parse(text))
@@ -348,11 +347,9 @@ class MainScreen(MainView):
         self.refine(filter=found)
 
     def _filtered(self, text: str | None) -> None:
-        if text is None:
-            self.refine(filter="")
-        elif error := self.parse(text).hint:
+        super()._filtered(text)
+        if text and (error := self.parse(text).hint):
             self.show_notice(f"not filtered by all of it: {error}")
-        self.paint()
 
     # Commands that show something else: moving, opening, going back, the views
 

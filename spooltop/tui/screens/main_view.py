@@ -548,7 +548,7 @@ class MainView(ListScreen):
                 elif page.share is not None:
                     counted = f"≥{counted} …"
             hint = self.parse(self.typing.text).hint or f"{counted} match · Enter keeps · Esc clears"
-            return [join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), f"  {shown(hint)}")]
+            return [self.typed_line(hint)]
         stale = f"{self.stale_why}; this is as of the last look" if self.stale_for and self.root in LISTS else ""
         words, style = (self.message, Style.STRONG) if self.message else (self.failed or stale, Style.BAD)
         if not words and self.filter and self.box is None and self.overlay is None:

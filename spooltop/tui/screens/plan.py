@@ -15,7 +15,19 @@ from textual.events import Key
 from textual.message import Message
 
 from spooltop.cursors.draw import cursor_since
-from spooltop.model import Confirm, Item, Outcome, Plan, Refusal, Result, Selection, SpooltopError, TrackedMessage, UsageError
+from spooltop.model import (
+    Confirm,
+    Item,
+    ItemResult,
+    Outcome,
+    Plan,
+    Refusal,
+    Result,
+    Selection,
+    SpooltopError,
+    TrackedMessage,
+    UsageError,
+)
 from spooltop.model.vocabulary import (
     ASIDE,
     PAST,
@@ -354,12 +366,11 @@ class ResultScreen(ScrollingScreen[bool]):
         self.copy_lines(lines, f"the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
 
     @property
-    def texts(self) -> list[str]:
-        return [f"{escape(item.id)} {item.outcome} {item.reason}" for item in self.result.items]
+    def listed(self) -> Sequence[ItemResult]:
+        return self.result.items
 
-    @property
-    def length(self) -> int:
-        return len(self.result.items)
+    def text_of(self, one: ItemResult) -> str:
+        return f"{escape(one.id)} {one.outcome} {one.reason}"
 
 
 class PlanScreen(ScrollingScreen[Result | None]):
@@ -407,7 +418,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
             on_first=partial(deliver, self, self._found),
             stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
-        self.paint()
 
     def _ask(self, job: Callable[[], Plan]) -> None:
         """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
@@ -417,12 +427,10 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def _planning(self, words: str) -> None:
         if self.plan is None:
             self.planning = words
-            self.paint()
 
     def _found(self, items: Sequence[Item]) -> None:
         if self.plan is None:
             self.first = items
-            self.paint()
 
     def _answered(self, take: Callable[[T], object], found: T | SpooltopError) -> None:
         self.panel.renew()
@@ -497,7 +505,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
             return False
         if event.key in BACKSPACES or (event.character or "") in tuple("0123456789"):
             self.edit.key(event.key, event.character)
-            self.paint()
             return True
         return False
 
@@ -515,7 +522,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
                 self.options["rate"] = rate
             # In the worker thread, because the command may list a million ids.
             self._ask(partial(self.session.control.with_rate, plan, rate))
-        self.paint()
 
     # Drawing
 
@@ -641,20 +647,14 @@ class PlanScreen(ScrollingScreen[Result | None]):
                 session.results.append(result)
             deliver(self, self._applied, result)
 
-        advanced = now_and_then(self, self._advanced)
+        advanced = now_and_then(self, partial(setattr, self, "tried"))
         session.worker.submit(lambda: session.control.apply(plan, on_progress=advanced, stop=stopped), applied)
-        self.paint()
-
-    def _advanced(self, tried: int) -> None:
-        self.tried = tried
-        self.paint()
 
     def _applied(self, result: Result | SpooltopError) -> None:
         self.applying = False
         if isinstance(result, SpooltopError):
             self.session.snapshot_thread.follow(())
             self.failed = str(result)
-            self.paint()
             return
         plan = self.plan
         cursor = plan.items[0] if plan is not None and Action.SET_CURSOR in (plan.action, plan.undone) and plan.items else None
@@ -667,7 +667,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def do_stop(self) -> None:
         self.stop.set()
-        self.paint()
 
     def do_force(self) -> None:
         self.force = True
@@ -680,8 +679,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def do_rate(self) -> None:
         rate = self.plan.rate if self.plan is not None else None
         self.rate = LineEdit("" if rate is None else rate_limit(rate).replace(",", ""), limit=12)
-        self.read_line(self.rate, lambda text: self.paint(), self._set_rate)
-        self.paint()
+        self.read_line(self.rate, lambda text: None, self._set_rate)
 
     def keys_line(self, width: int) -> Line:
         if self.rate is None:
@@ -694,13 +692,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
             self.copy("\n".join([first, *more]), first + (f" and {len(more) - 1:,} ids below it" if more else ""))
 
     @property
-    def texts(self) -> list[str]:
-        return [escape(item.id) for item in self._items]
-
-    @property
-    def length(self) -> int:
-        return len(self._items)
-
-    @property
-    def _items(self) -> Sequence[Item]:
+    def listed(self) -> Sequence[Item]:
         return self.first if self.plan is None else self.plan.items
+
+    def text_of(self, one: Item) -> str:
+        return escape(one.id)

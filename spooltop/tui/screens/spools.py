@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
+from os.path import commonprefix
 
 from textual.app import ComposeResult
 
@@ -34,7 +35,7 @@ from ..draw.header import notice_lines
 from ..draw.lists import Column, fitting, ordered, row_line, sort_at, title_line
 from ..draw.panels import spark
 from ..widgets import LinesView, VirtualList
-from .base import AppSession, LineEdit, ListScreen
+from .base import AppSession, ListScreen
 
 _SIGNS = {
     Level.SILENT: Style.BAD("✗"), Level.CRITICAL: Style.BAD("✗"), Level.UNKNOWN: Style.WARN("?"),
@@ -147,9 +148,8 @@ def _distinct(targets: Sequence[str]) -> tuple[str, list[str]]:
     parts = [path.split("/") for path in paths]
     if len(paths) < 2 or any("://" in path for path in paths):
         return "", paths
-    least = min(map(len, parts)) - 1
-    head = next((i for i in range(least) if len({part[i] for part in parts}) > 1), least)
-    tail = next((i for i in range(least - head) if len({part[-1 - i] for part in parts}) > 1), least - head)
+    head = len(commonprefix([part[:-1] for part in parts]))  # noqa: RUF071  of parts, not of characters
+    tail = len(commonprefix([part[:head:-1] for part in parts]))  # noqa: RUF071
     rest = ["/".join(part[head : len(part) - tail]) for part in parts]
     if head < 2 and not tail:
         return "", paths
@@ -323,8 +323,7 @@ class SpoolsScreen(ListScreen):
 
     def _bottom(self, width: int) -> Lines:
         if self.typing is not None:
-            hint = f"  {self.rows.length:,} match · Enter keeps · Esc clears"
-            keys = join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"), hint)
+            keys = self.typed_line(f"{self.rows.length:,} match · Enter keeps · Esc clears")
         elif self.message:
             lines = notice_lines(self.message, width)
             return [*([BLANK] * (2 - len(lines))), *lines]
@@ -396,17 +395,8 @@ class SpoolsScreen(ListScreen):
             self.troubled = False
         self.update()
 
-    def do_filter(self) -> None:
-        self.read_line(LineEdit(self.filter), self._filter, self._filtered)
-        self.paint()
-
-    def _filter(self, text: str) -> None:
+    def filter_by(self, text: str) -> None:
         self.filter = text.strip()
-        self.update()
-
-    def _filtered(self, text: str | None) -> None:
-        if text is None:
-            self.filter = ""
         self.update()
 
     def do_problems(self) -> None:
