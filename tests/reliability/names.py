@@ -49,8 +49,7 @@ from spooltop.model.vocabulary import (
 )
 from spooltop.operate.operations import id_word
 from spooltop.tui.commands import CommandContext, View
-from spooltop.tui.draw.elements import Line, Moment, crop, in_ascii, line_text, line_width
-from spooltop.tui.draw.header import header, notice_lines, problem_lines
+from spooltop.tui.draw.elements import Line, Moment, crop, header, in_ascii, line_text, line_width, notice_lines, problem_lines
 from spooltop.tui.draw.lists import columns_for, detail, list_header, row_line
 from spooltop.tui.messages import PayloadRead
 from spooltop.tui.screens.base import PaletteScreen

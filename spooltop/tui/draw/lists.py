@@ -53,6 +53,7 @@ from .elements import (
     fact_lines,
     filled,
     first_fit,
+    freshness_line,
     join,
     line_width,
     merge,
@@ -73,7 +74,6 @@ from .elements import (
     within,
     wrap,
 )
-from .header import freshness_line
 
 MARGIN = 3
 """Cells at the left of each row: the cursor, the mark, and a gap."""

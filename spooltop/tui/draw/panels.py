@@ -35,6 +35,7 @@ from ..messages import NOTHING_SEEN, PayloadRead
 from .elements import (
     BARS,
     BLANK,
+    SIGNS,
     UNWATCHED,
     Line,
     Lines,
@@ -54,13 +55,16 @@ from .elements import (
     pad,
     pad_left,
     paragraph,
+    problem_block,
+    problem_keys,
+    problem_title,
     restyle,
     safe,
     shown,
     text_width,
+    top_problems,
     when,
 )
-from .header import SIGNS, problem_block, problem_keys, problem_title, top_problems
 from .lists import columns_for, detail, fact_line, owner_text, row_line, short_id, size_text, title_line, verdict_span
 
 _LABEL, _SCALE = 7, 7

@@ -55,6 +55,7 @@ from ..draw.elements import (
     labelled,
     line_text,
     line_width,
+    notice_lines,
     numbered,
     pad,
     paragraph,
@@ -64,7 +65,6 @@ from ..draw.elements import (
     visible,
     within,
 )
-from ..draw.header import notice_lines
 from ..messages import NOTHING_SEEN
 from ..options import Options
 from ..terminal.driver import TerminalDriver

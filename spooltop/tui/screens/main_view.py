@@ -31,14 +31,16 @@ from ..draw.elements import (
     common_ends,
     dim,
     faded,
+    header,
     join,
+    notice_lines,
     point_out,
+    problem_lines,
     restyle,
     safe,
     shown,
     within,
 )
-from ..draw.header import header, notice_lines, problem_lines
 from ..draw.lists import (
     COLUMNS,
     CONSUMER_COLUMNS,

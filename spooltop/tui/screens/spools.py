@@ -26,12 +26,12 @@ from ..draw.elements import (
     first_fit,
     join,
     line_width,
+    notice_lines,
     shown,
     spread,
     text_width,
     when,
 )
-from ..draw.header import notice_lines
 from ..draw.lists import Column, fitting, ordered, row_line, sort_at, title_line
 from ..draw.panels import spark
 from ..widgets import LinesView, VirtualList
