@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
+from spooltop.engine.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model import Environ, Frozen, Target, UsageError, escape, full_name, has_password, has_scheme, parse_toml
 
 from .observe.thresholds import PREFIX, Thresholds

@@ -177,7 +177,7 @@ def _ended(child: int) -> int | None:
 
 def _end_with_parent(parent: int) -> None:
     """Arranges for SIGHUP when the parent ends, as if the terminal were gone, prctl(2): no process would wait for this one."""
-    from spooltop.engine.system.syscalls import end_with_parent
+    from spooltop.engine.syscalls import end_with_parent
 
     if not end_with_parent(signal.SIGHUP, parent):
         sys.exit(128 + signal.SIGHUP)

@@ -104,7 +104,7 @@ def test_only_one_module_calls_the_c_library() -> None:
         name for name, (_, tree) in modules().items() for node in ast.walk(tree)
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "ctypes" for alias in node.names)
     }  # fmt: skip
-    assert users == {"spooltop.engine.system.syscalls"}
+    assert users == {"spooltop.engine.syscalls"}
 
 
 def test_no_relative_import_leaves_its_package() -> None:

@@ -64,7 +64,7 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
-from spooltop.engine.system.syscalls import advice
+from spooltop.engine.syscalls import advice
 from spooltop.model import (
     Action,
     AuditFailed,

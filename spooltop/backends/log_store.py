@@ -21,10 +21,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from spooltop.engine.atomic import discard, drafts_of, drop_drafts, make_file, publish_new
+from spooltop.engine.files import UNSUPPORTED, Files
 from spooltop.engine.names import encode_value
-from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
-from spooltop.engine.system.files import closing as closing_fd
-from spooltop.engine.system.syscalls import fallocate
+from spooltop.engine.syscalls import fallocate
 from spooltop.model import AuditFailed, AuditFull, has_scheme
 
 # Names of the logs and of operations, and the file operations that they need beyond those of messages. They are methods of the
@@ -96,7 +95,7 @@ def open_path(files: Files, path: str) -> int:
         above, name = os.path.split(path)
     opened = -1
     try:
-        with closing_fd(files, open_path(files, above)) as parent:
+        with files.closing(open_path(files, above)) as parent:
             with suppress(FileExistsError):  # made meanwhile
                 files.mkdir(name, parent, 0o700)
                 files.sync_dir(parent)
@@ -112,11 +111,11 @@ def open_path(files: Files, path: str) -> int:
 def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[str, int]]]:
     """Opens a directory and, with ``above``, its parent where that is open to this user, as (path, descriptor)."""
     with ExitStack() as stack:
-        opened = [(path, stack.enter_context(closing_fd(files, files.open_dir(path, follow=True))))]
+        opened = [(path, stack.enter_context(files.closing(files.open_dir(path, follow=True))))]
         parent = os.path.dirname(path)
         if above and parent != path:
             with suppress(PermissionError):  # closed to us: what lies there is not shown either
-                opened.append((parent, stack.enter_context(closing_fd(files, files.open_dir(parent, follow=True)))))
+                opened.append((parent, stack.enter_context(files.closing(files.open_dir(parent, follow=True)))))
         yield opened
 
 
@@ -151,7 +150,7 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         if not files.lock_write(fd):
             return False
         inode = files.fstat(fd).st_ino
-        if not is_inode(files, name, dir_fd, inode):
+        if not files.is_inode(name, dir_fd, inode):
             return True  # done meanwhile
         older = parts_of(files, dir_fd, name)
         stem, _, ending = name.rpartition(".")
@@ -160,7 +159,7 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         carried = following()
         if not publish_new(files, dir_fd, part, carried, like):
             return False
-        with closing_fd(files, files.open_lasting(part, dir_fd, append=True, mode=0o600)) as opened:
+        with files.closing(files.open_lasting(part, dir_fd, append=True, mode=0o600)) as opened:
             try:
                 files.reserve(opened, len(carried), RESERVED)
             except OSError as error:
@@ -171,7 +170,7 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
             files.swap(part, dir_fd, name, dir_fd)
         except OSError as error:
             if error.errno not in UNSUPPORTED:
-                if not is_inode(files, part, dir_fd, inode, unseen=True):  # else a server has done it all the same
+                if not files.is_inode(part, dir_fd, inode, unseen=True):  # else a server has done it all the same
                     discard(files, part, dir_fd)
                 raise
             files.rename(name, dir_fd, part, dir_fd)
@@ -257,7 +256,7 @@ class LogLines(Struct):
         newest comes first."""
         parts = parts_of(self._files, folder, self._name)[::-1]
         for place, part in enumerate(parts):
-            if newest is not None and is_inode(self._files, part, folder, newest):
+            if newest is not None and self._files.is_inode(part, folder, newest):
                 parts = parts[place + 1 :]
                 break
         return parts if self._latest is None else parts[: self._latest - 1]
@@ -299,7 +298,7 @@ def append_line(
             files.stat(name, dir_fd)
         except FileNotFoundError:
             make_file(files, dir_fd, name, like)
-        with closing_fd(files, files.open_lasting(name, dir_fd, append=True, mode=0o600)) as fd:
+        with files.closing(files.open_lasting(name, dir_fd, append=True, mode=0o600)) as fd:
             found = plain_file(files, fd, dir_fd, name, mend=True)
             size = found.st_size
             rotated = following and size >= files.rotate_at and rotate(files, dir_fd, name, fd, like, following)
@@ -313,7 +312,7 @@ def append_line(
                     raise OSError(errno.ENOSPC, "the line was cut off", name)
                 if sync:
                     files.sync(fd)
-        if not rotated and is_inode(files, name, dir_fd, found.st_ino):
+        if not rotated and files.is_inode(name, dir_fd, found.st_ino):
             return
         following = None  # it continues in another file, in which the line has to be written
 
@@ -398,7 +397,7 @@ class LogStore(Struct):
         if fd is None:
             yield None
             return
-        with closing_fd(self.files, fd):
+        with self.files.closing(fd):
             found = self.files.fstat(fd)
             if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise OSError(errno.EPERM, "others may write its directory", path)

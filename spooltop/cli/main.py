@@ -59,7 +59,7 @@ def _calls() -> Iterator[str]:
     """Says which of the system calls are there on which a guarantee rests."""
     import fcntl
 
-    from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
+    from spooltop.engine.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
 
     ofd_locks = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     for name, there in (("renameat2", HAS_RENAMEAT2), ("OFD locks", ofd_locks), ("inotify", HAS_INOTIFY)):
@@ -262,7 +262,7 @@ def _translated(error: Exception) -> SpooltopError | None:
         error = OSError(errno.EMFILE, words)
     if not isinstance(error, OSError):
         return None
-    from spooltop.engine.system.syscalls import advice
+    from spooltop.engine.syscalls import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
     return Unreadable(error.strerror or str(error), advice(error), path=about)

@@ -30,9 +30,9 @@ from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage import System, folder_in, opened_below
 from spooltop.backends.directory.watcher import in_order, listening, watch_fd
 from spooltop.cursors.model import CursorSource, CursorWrite
+from spooltop.engine import syscalls
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
-from spooltop.engine.system import syscalls
-from spooltop.engine.system.files import REAL_FILES, GrowingFiles, closing, open_regular
+from spooltop.engine.files import REAL_FILES, GrowingFiles, open_regular
 from spooltop.model import Clock, Frozen, Json, LockHolder, Refused, escape, json_object
 from spooltop.stop_event import StopEvent
 
@@ -153,7 +153,7 @@ def read_version(name: str, folder: int, at: float, *, handles: bool) -> Version
             return None
         error = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
     else:
-        with closing(REAL_FILES, own):
+        with REAL_FILES.closing(own):
             try:
                 data = REAL_FILES.read(own, FILE_MAX + 1)
             except OSError as problem:
@@ -239,7 +239,7 @@ def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
             for folder in (path, os.path.dirname(path)):
                 with suppress(OSError):  # a file, or nothing: the folder it lies in is tried
                     if folder not in opened:
-                        opened[folder] = closed_last.enter_context(closing(REAL_FILES, os.open(folder, _FOLDER)))
+                        opened[folder] = closed_last.enter_context(REAL_FILES.closing(os.open(folder, _FOLDER)))
                     break
         yield list(opened.items())
 
@@ -605,7 +605,7 @@ class WriterWatch(_Listener):
         except OSError as error:
             raise Refused(f"who-writes: {_why(error.errno or 0)}", _WITHOUT) from None
         try:
-            with closing(REAL_FILES, os.open(path, _FOLDER)) as folder:
+            with REAL_FILES.closing(os.open(path, _FOLDER)) as folder:
                 self.follow(folder)
         except OSError as error:
             self.close()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
-from spooltop.engine.system.files import GrowingFiles
+from spooltop.engine.files import GrowingFiles
 from spooltop.model import Observation, Problem, Redactor, Severity, UsageError
 from spooltop.model.vocabulary import Action, Environ, Frozen, JsonObject, age, escape, fit, interval
 from spooltop.observe.observer import Codes, FeatureRules, RuleInput, base_name

@@ -10,8 +10,8 @@ import stat
 from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
-from .system.files import Files, closing, is_inode, remove_name, status_of
-from .system.syscalls import translate
+from .files import Files
+from .syscalls import translate
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, *, files: Files | None = None) -> None:
@@ -38,9 +38,9 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
     data = bytes(data)
     files = files or Files()
     folder_path, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-    with closing(files, files.open_dir(folder_path, follow=True)) as folder:
+    with files.closing(files.open_dir(folder_path, follow=True)) as folder:
         try:
-            like = status_of(files, name, folder)
+            like = files.status(name, folder)
             if like is not None and not stat.S_ISREG(like.st_mode):
                 link = stat.S_ISLNK(like.st_mode)
                 what, advice = ("a symbolic link", "give the path that it leads to") if link else ("not a regular file", "")
@@ -148,7 +148,7 @@ def write_new(
     ``FileExistsError`` if the name is taken."""
     fd = files.create(name, folder, create_mode)
     try:
-        with closing(files, fd):
+        with files.closing(fd):
             inode = files.fstat(fd).st_ino
             if like is not None:
                 files.copy_owner(fd, like, mode)
@@ -178,7 +178,7 @@ def make_file(
 def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
     """Opens a file as ``Files.open_lasting`` does; if it is missing, ``make_file`` creates it for everyone who may write the
     spool."""
-    if status_of(files, name, dir_fd) is None:
+    if files.status(name, dir_fd) is None:
         make_file(files, dir_fd, name, like)
     return files.open_lasting(name, dir_fd, append=append)
 
@@ -191,7 +191,7 @@ def _draft(begin: str) -> str:
 def discard(files: Files, name: str, folder: int) -> bool:
     """Removes a draft, if that is possible; False if it is already gone."""
     try:
-        return remove_name(files, name, folder)
+        return files.remove(name, folder)
     except OSError:
         return True  # the first error is the one to report
 
@@ -202,7 +202,7 @@ def drafts_of(files: Files, found: os.stat_result, dir_fd: int, name: str) -> li
     if found.st_nlink != 2 or not stat.S_ISREG(found.st_mode):
         return []
     drafts = (other for other in files.list(dir_fd) if other.startswith(f".{name[:200]}."))
-    return [draft for draft in drafts if is_inode(files, draft, dir_fd, found.st_ino)]
+    return [draft for draft in drafts if files.is_inode(draft, dir_fd, found.st_ino)]
 
 
 def drop_drafts(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:

@@ -20,15 +20,15 @@ from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict,
 
 from .arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
 from .dirs import OpenBoxes, SpoolDirs
+from .files import open_regular
+from .host import is_its_child, tell_in_children
 from .mail import refuse_mail
 from .names import LATEST, Name, claimable, in_cur, is_mail_name, not_before, parse, requeued_name
 from .pausing import CHECK_EVERY, is_paused
 from .presence import CONSUMERS, HostView, Presence, PresenceLock, judge, look
 from .producer import IdGenerator, SourceFailed, TmpWriter, not_regular
 from .set_aside import entries, reject
-from .system.files import is_inode, open_regular, remove_name, status_of
-from .system.host import is_its_child, tell_in_children
-from .system.syscalls import translate, translating
+from .syscalls import translate, translating
 from .waiting import Backlog
 
 _T = TypeVar("_T")
@@ -258,7 +258,7 @@ def _remove(boxes: OpenBoxes, name: str) -> None:
         boxes.files.unlink(name, boxes.cur)
     except OSError as error:
         # A server may have done it and yet report an error.
-        if isinstance(error, FileNotFoundError) or is_inode(boxes.files, name, boxes.cur, None, unseen=True):
+        if isinstance(error, FileNotFoundError) or boxes.files.is_inode(name, boxes.cur, None, unseen=True):
             raise
 
 
@@ -431,7 +431,7 @@ class Consumer:
         try:
             boxes.files.rename(name, boxes.cur, to, boxes.cur)
         except FileNotFoundError:
-            return status_of(boxes.files, to, boxes.cur) is not None  # renamed by a call that was interrupted
+            return boxes.files.status(to, boxes.cur) is not None  # renamed by a call that was interrupted
         return True
 
     def _put_back(self, boxes: OpenBoxes, name: str, claimed: str) -> None:
@@ -499,7 +499,7 @@ class Consumer:
         back what a living process holds.
         """
         try:
-            if status_of(boxes.files, claimed, boxes.cur) is not None:
+            if boxes.files.status(claimed, boxes.cur) is not None:
                 return True
         except OSError:
             pass  # still unknown
@@ -517,7 +517,7 @@ class Consumer:
             if claimed in self._open and (claim := self._open[claimed]()) is not None and not claim.ended:
                 continue
             try:
-                found = status_of(boxes.files, claimed, boxes.cur)
+                found = boxes.files.status(claimed, boxes.cur)
             except OSError:
                 continue  # still unknown
             if found is not None:
@@ -547,7 +547,7 @@ class Consumer:
         with self._lock:
             boxes = self.boxes
             while (name := self.backlog.pop()) is not None:
-                if status_of(boxes.files, name, boxes.new) is not None:
+                if boxes.files.status(name, boxes.new) is not None:
                     self.backlog.add(name)
                     return parse(name, claimed=False).id
             return None
@@ -798,13 +798,13 @@ def _losing_races() -> Iterator[None]:
 def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
     """True if the file already exists at the destination of a rename that was cut off."""
     for name in dirs.files.list(dirs.box(Box.NEW)):
-        if _begins_alike(name, claim) and is_inode(dirs.files, name, dirs.box(Box.NEW), inode):
+        if _begins_alike(name, claim) and dirs.files.is_inode(name, dirs.box(Box.NEW), inode):
             return True
     for box in ASIDE:
         for entry in entries(dirs, box):
             if _begins_alike(entry.name, claim):
                 target = dirs.private_dir(box.value, entry.operation)
-                if target is not None and is_inode(dirs.files, entry.name, target, inode):
+                if target is not None and dirs.files.is_inode(entry.name, target, inode):
                     return True
     return False
 
@@ -824,11 +824,11 @@ def _finish_puts(dirs: SpoolDirs) -> None:
             found = files.stat(name, dirs.tmp)
             if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
                 continue
-            delivered = is_inode(dirs.files, name, dirs.box(Box.NEW), found.st_ino)
+            delivered = dirs.files.is_inode(name, dirs.box(Box.NEW), found.st_ino)
             if not delivered:
                 claimed = files.list(dirs.box(Box.CUR)) if claimed is None else claimed
                 delivered = any(
-                    other.startswith(name) and is_inode(dirs.files, other, dirs.box(Box.CUR), found.st_ino) for other in claimed
+                    other.startswith(name) and dirs.files.is_inode(other, dirs.box(Box.CUR), found.st_ino) for other in claimed
                 )
             if delivered:
                 files.unlink(name, dirs.tmp)
@@ -953,7 +953,7 @@ class SpoolMover(Consumer, Closing):
 
     def _is_back(self, boxes: OpenBoxes, claim: Name) -> bool:
         """Completes a way back to ``new`` that was cut off between two names of the file."""
-        found = status_of(boxes.files, claim.raw, boxes.cur)
+        found = boxes.files.status(claim.raw, boxes.cur)
         if found is None:
             return True
         if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not _has_other_name(boxes.dirs, claim, found.st_ino):
@@ -964,7 +964,7 @@ class SpoolMover(Consumer, Closing):
     def discard(self, name: str) -> None:
         boxes = self.boxes
         with translating(self._path, "move"):
-            if remove_name(boxes.files, name, boxes.cur):  # else somebody was quicker, and found the same
+            if boxes.files.remove(name, boxes.cur):  # else somebody was quicker, and found the same
                 self._settle_claims()
 
     def key(self, claim: Claim) -> str:
@@ -988,7 +988,7 @@ class SpoolMover(Consumer, Closing):
             consumers = boxes.dirs.private_dir(CONSUMERS)
             held = any(f",c={token}." in name for name in boxes.files.list(boxes.cur))
             if consumers is not None and not held:
-                remove_name(boxes.files, token, consumers)
+                boxes.files.remove(token, consumers)
 
     def close(self) -> None:
         with translating(self._path, "close"):

@@ -22,7 +22,7 @@ from spooltop.model import Frozen
 from .atomic import drop_drafts, open_shared
 from .cursors import timeouts_since
 from .dirs import SpoolDirs
-from .system.files import Files, closing, lock_within, read_small
+from .files import Files, read_small
 
 _COUNTERS = "counters"
 """The counter file of a spool, in ``.spooltop``."""
@@ -47,9 +47,9 @@ def add(dirs: SpoolDirs, count: Count) -> None:
     """Appends to the counter file of a spool. An error of it is not reported, as the counted event has already happened."""
     files, own = dirs.files, dirs.own_dir()
     try:
-        with closing(files, open_shared(files, _COUNTERS, own, dirs.owner_model, append=True)) as fd:
+        with files.closing(open_shared(files, _COUNTERS, own, dirs.owner_model, append=True)) as fd:
             found = drop_drafts(files, fd, own, _COUNTERS)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE, write=True):
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not files.lock_within(fd, _PATIENCE, write=True):
                 return
             if found.st_size > MAX:
                 _sum_up(files, fd)
@@ -96,7 +96,7 @@ def _below(files: Files, folder: int, since: float) -> Iterator[bool]:
         cursors = files.open_dir("cursors", folder)
     except OSError:
         return  # there is none, or it is not ours to look into
-    with closing(files, cursors):
+    with files.closing(cursors):
         yield from timeouts_since(files, cursors, since)
 
 

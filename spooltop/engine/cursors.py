@@ -18,9 +18,9 @@ from spooltop.model.vocabulary import Clock, Closing, Json, JsonObject, escape, 
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
 from .atomic import drop_drafts, make_file, publish
-from .system.files import IRREGULAR, Files, closing, lock_within, open_regular, read_small, status_of
-from .system.host import command_line, command_of, flock_holders
-from .system.syscalls import translating
+from .files import IRREGULAR, Files, open_regular, read_small
+from .host import command_line, command_of, flock_holders
+from .syscalls import translating
 
 # Sections in the text of a cursor file: one is replaced, and every other byte stays as it is.
 
@@ -122,7 +122,7 @@ def note(
     if len(line) > _LINE_MAX:
         line = _encode({**who, "cut": True})
     try:
-        with closing(files, files.open_lasting(JOURNAL, folder, append=True)) as fd:
+        with files.closing(files.open_lasting(JOURNAL, folder, append=True)) as fd:
             now = files.fstat(fd)
             if not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
                 return  # something else was put there, to be written to
@@ -147,7 +147,7 @@ def timeouts_since(files: Files, folder: int, since: float) -> Iterator[bool]:
     part of a long journal is read."""
     try:
         fd, found = open_regular(JOURNAL, folder, files=files)
-        with closing(files, fd):
+        with files.closing(fd):
             data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST))
     except OSError:
         return  # there is none, or it is not ours to look into
@@ -316,7 +316,7 @@ class CursorFile(Closing):
         if kept is not None:
             yield kept.number
             return
-        with closing(self._files, self._files.open_dir(self._folder, follow=True)) as fd:
+        with self._files.closing(self._files.open_dir(self._folder, follow=True)) as fd:
             yield fd
 
     @contextmanager
@@ -329,13 +329,13 @@ class CursorFile(Closing):
             if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise
             raise irregular from None
-        with closing(files, fd):
+        with files.closing(fd):
             now = drop_drafts(files, fd, folder, LOCK)
             if not stat.S_ISREG(now.st_mode):
                 raise irregular
             if now.st_nlink != 1:  # who may write the directory has linked it there, to have a file of ours given away
                 raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", "remove it", path=self.path)
-            if not lock_within(files, fd, timeout):
+            if not files.lock_within(fd, timeout):
                 who = self._held_by(fd)
                 note(files, folder, self._clock(), self._name, source)
                 what = f"{LOCK} beside it was not free within {timeout:g} s: {who}"
@@ -399,7 +399,7 @@ class CursorFile(Closing):
         return CursorUnreadable(f"does not parse ({why})", "mend it by hand; nothing was written over it", path=self.path)
 
     def _like(self, folder: int) -> os.stat_result:
-        return status_of(self._files, self._name, folder) or self._files.fstat(folder)
+        return self._files.status(self._name, folder) or self._files.fstat(folder)
 
 
 def _lock_mode(file: int, folder: int) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from spooltop.model import LIVE, Box, Closing, Refused
 
 from .atomic import write_new
-from .system.files import Files, close_all, closing, read_small
-from .system.host import file_system, mount_number
+from .files import Files, read_small
+from .host import file_system, mount_number
 
 OWN = ".spooltop"
 """The directory beside the boxes."""
@@ -205,7 +205,7 @@ class SpoolDirs(Closing):
         self.root = -1
         self._own.clear()
         self._removed.clear()
-        close_all(self.files, fds)
+        self.files.close_all(fds)
 
     def __del__(self) -> None:
         try:
@@ -222,7 +222,7 @@ def make_dir(
     # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
     draft = f".{name.lstrip('.')[:200]}.{os.urandom(8).hex()}"
     files.mkdir(draft, parent, 0o700)
-    with closing(files, files.open_dir(draft, parent)) as fd:
+    with files.closing(files.open_dir(draft, parent)) as fd:
         if with_format:
             write_new(files, fd, _FORMAT_FILE, FORMAT, like)
             files.sync_dir(fd)
@@ -235,7 +235,7 @@ def make_dir(
             files.rename(draft, parent, name, parent)
         elif isinstance(error, FileExistsError):
             if with_format:  # somebody else made it meanwhile
-                with closing(files, files.open_dir(draft, parent)) as fd:
+                with files.closing(files.open_dir(draft, parent)) as fd:
                     files.unlink(_FORMAT_FILE, fd)
             files.rmdir(draft, parent)
         else:

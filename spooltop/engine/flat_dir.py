@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 
 from spooltop.model import Clock, Unreadable
 
-from .system.files import Files, close_all, closing, lock_within, open_regular, status_of
-from .system.host import is_gone, this_machine
+from .files import Files, open_regular
+from .host import is_gone, this_machine
 
 _LOCK = ".lock"
 _SOFT_CAP = 1024
@@ -51,7 +51,7 @@ def read_and_delete(
     try:
         try:
             lock = files.open_read(name + _LOCK, folder)
-            if not lock_within(files, lock, timeout, tick=tick):
+            if not files.lock_within(lock, timeout, tick=tick):
                 return None
         except FileNotFoundError:
             pass  # no lock file: the move alone decides
@@ -64,12 +64,12 @@ def read_and_delete(
             return None
         return _taken(files, folder, name, mine, path)
     finally:
-        close_all(files, [fd for fd in (lock, folder) if fd is not None])
+        files.close_all([fd for fd in (lock, folder) if fd is not None])
 
 
 def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathLike[str]) -> bytes:
     try:
-        with closing(files, files.open_read(mine, folder)) as fd:
+        with files.closing(files.open_read(mine, folder)) as fd:
             data = files.content(fd)
     except OSError as error:
         files.move(mine, folder, name, folder)  # raises if a new file has come meanwhile: then both exist
@@ -104,7 +104,7 @@ def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: F
     """
     files = files or Files()
     folder_path = os.path.abspath(os.fsdecode(directory))
-    with closing(files, files.open_dir(folder_path, follow=True)) as folder:
+    with files.closing(files.open_dir(folder_path, follow=True)) as folder:
         names = sorted(
             name
             for found in files.regular(folder)
@@ -114,7 +114,7 @@ def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: F
         for name in names:
             if _held(files, folder, name + _LOCK):
                 continue
-            found = status_of(files, name, folder)
+            found = files.status(name, folder)
             if found is not None and stat.S_ISREG(found.st_mode):
                 yield os.path.join(folder_path, name)
 
@@ -126,7 +126,7 @@ def _held(files: Files, folder: int, lock: str) -> bool:
         return False
     except OSError:
         return True  # it cannot be read, so it is not known to be free
-    with closing(files, fd):
+    with files.closing(fd):
         if not files.lock(fd, shared=True) or files.write_locked(fd, or_read=True):
             return True
         return _soft(files.read(fd, _SOFT_CAP)) if found.st_size else False

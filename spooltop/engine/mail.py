@@ -11,7 +11,6 @@ from spooltop.model import LIVE, Box, Frozen, MailFolder, escape
 
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse
-from .system.files import closing, is_inode
 
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
@@ -131,12 +130,12 @@ def _sign_in(dirs: SpoolDirs) -> MailSign | None:
             with suppress(PermissionError):
                 return list(islice(files.scan(known), LOOKED_AT))
             return None
-        with suppress(OSError), closing(files, files.open_dir(folder, dirs.root)) as fd:
+        with suppress(OSError), files.closing(files.open_dir(folder, dirs.root)) as fd:
             return list(islice(files.scan(fd), LOOKED_AT))
         return None  # a file, a link, or not ours to look into
 
     def exists(name: str) -> bool:
-        return is_inode(files, name, dirs.root, None, unseen=False)
+        return files.is_inode(name, dirs.root, None, unseen=False)
 
     return looks_like_mail(names_in, exists)
 

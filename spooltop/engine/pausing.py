@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from spooltop.model import REASON_AT_MOST, Json, Pause, finite, json_object
 
 from .dirs import SpoolDirs
-from .system.files import read_small, status_of
+from .files import read_small
 
 PAUSED = "paused"
 CHECK_EVERY = 0.25
@@ -23,7 +23,7 @@ _WHO_AT_MOST = 64
 def is_paused(dirs: SpoolDirs) -> bool:
     """True if the spool is paused. Raises ``OSError`` if the system does not say."""
     own = dirs.private_dir()
-    return own is not None and status_of(dirs.files, PAUSED, own) is not None
+    return own is not None and dirs.files.status(PAUSED, own) is not None
 
 
 def read_pause(dirs: SpoolDirs) -> Pause | None:
@@ -32,7 +32,7 @@ def read_pause(dirs: SpoolDirs) -> Pause | None:
     Anybody may have written the file, so what it does not say in the expected form is unknown; when it was written is then when
     the spool was paused."""
     own = dirs.private_dir()
-    found = None if own is None else status_of(dirs.files, PAUSED, own)
+    found = None if own is None else dirs.files.status(PAUSED, own)
     if own is None or found is None:
         return None
     try:

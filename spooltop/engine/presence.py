@@ -16,9 +16,9 @@ from typing import Any
 from spooltop.model import Frozen, Owner, QueueIdentity, UsageError, Verdict, escape, finite, json_object
 
 from .dirs import SpoolDirs
+from .files import OFD_LOCKS, Files, mode_like, open_regular
+from .host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 from .names import in_cur
-from .system.files import OFD_LOCKS, Files, closing, mode_like, open_regular, remove_name
-from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 
 CONSUMERS = "consumers"
 ANY_MACHINE = "any"
@@ -106,7 +106,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        with closing(files, fd):
+        with files.closing(fd):
             record = json_object(files.read(fd, min(found.st_size, _CAP)))
             return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
     except OSError:
@@ -231,7 +231,7 @@ class PresenceLock:
                 files.sync_dir(consumers)
         except BaseException:
             files.close(fd)
-            remove_name(files, name, consumers)
+            files.remove(name, consumers)
             raise
         return cls(token, fd)
 
@@ -241,9 +241,9 @@ class PresenceLock:
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
-        with closing(dirs.files, fd):
+        with dirs.files.closing(fd):
             if remove and (consumers := dirs.private_dir(CONSUMERS)) is not None:
-                remove_name(dirs.files, self.token, consumers)
+                dirs.files.remove(self.token, consumers)
 
     def abandon(self) -> None:
         """Closes the copy of the descriptor in a forked child, so that the lock ends with the parent. Touches nothing else."""
@@ -262,8 +262,8 @@ def _locked_draft(files: Files, consumers: int) -> tuple[str, int]:
                 return token, fd
         except BaseException:
             files.close(fd)
-            remove_name(files, f".{token}", consumers)
+            files.remove(f".{token}", consumers)
             raise
         files.close(fd)
-        remove_name(files, f".{token}", consumers)
+        files.remove(f".{token}", consumers)
     raise OSError(errno.EAGAIN, "every new presence file is locked by another process", CONSUMERS)

@@ -19,10 +19,10 @@ from .arguments import Data, check_data, check_text
 from .atomic import discard, open_shared, publish_new
 from .counters import ACQUIRED, DUPLICATE, TIMED_OUT, Count, add
 from .dirs import STAGE, SpoolDirs, make_dir
+from .files import UNSUPPORTED, NotRegular, read_small
 from .names import GROWTH, MAX_NEW, encode_host, in_new, is_own_id, parse
 from .set_aside import find
-from .system.files import UNSUPPORTED, NotRegular, closing, is_inode, lock_within, read_small, remove_name
-from .system.syscalls import translate, translating
+from .syscalls import translate, translating
 
 # Ids, and the times in them, which are never used twice in a process, so that messages sort in the order in which they were
 # named.
@@ -275,7 +275,7 @@ class TmpWriter:
         except OSError as error:
             taken = isinstance(error, FileExistsError)
             # Where it is not known to be absent it may have arrived.
-            if not taken and is_inode(self._files, name, self._new, inode, unseen=True):
+            if not taken and self._files.is_inode(name, self._new, inode, unseen=True):
                 raise PutUnknown(
                     f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._path
                 ) from error
@@ -299,7 +299,7 @@ class TmpWriter:
             files.swap(draft, self._tmp, name, folder)
         except OSError as error:
             # A server may have done it and yet report an error.
-            if not is_inode(files, name, folder, inode, unseen=False):
+            if not files.is_inode(name, folder, inode, unseen=False):
                 self.discard(draft)
                 if error.errno in UNSUPPORTED:
                     what = "release: this file system cannot swap two files in one step, which changed content needs"
@@ -547,10 +547,10 @@ class Producer(TmpWriter):
                 return record
             # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
             files, keys = self._files, self._keys()
-            with closing(files, open_shared(files, ".lock", keys, self._dirs.owner_model)) as fd:
+            with files.closing(open_shared(files, ".lock", keys, self._dirs.owner_model)) as fd:
                 files.lock_write(fd, wait=True)
                 if (record := self._read(called)) is None:
-                    remove_name(files, called, keys)
+                    files.remove(called, keys)
                 return record
         except FileNotFoundError:
             return None
@@ -565,14 +565,14 @@ class Producer(TmpWriter):
 
     def forget_key(self, key: str) -> None:
         """Removes the record of ``key``: another put with it makes another message."""
-        remove_name(self._files, _called(key), self._keys())
+        self._files.remove(_called(key), self._keys())
 
     def forget_mover(self, mover: str) -> None:
         """Removes the records of all keys of one mover (``model.queue``), also one that it had only begun to write."""
         keys, begin = self._keys(), _called_by(mover)
         for called in self._files.list(keys):
             if called.removeprefix(".").startswith(begin):
-                remove_name(self._files, called, keys)
+                self._files.remove(called, keys)
 
     def _sweep(self) -> None:
         now = self._clock()
@@ -649,8 +649,8 @@ class Producer(TmpWriter):
 
         files = self._files
         ids = self._dirs.own_dir("ids")
-        with closing(files, open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.owner_model)) as fd:
-            if not lock_within(files, fd, self._lock_timeout, write=True):
+        with files.closing(open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.owner_model)) as fd:
+            if not files.lock_within(fd, self._lock_timeout, write=True):
                 self._count(TIMED_OUT, "ids")
                 what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
                 raise LockTimedOut(what, "try again: somebody puts the same id", path=self._path)
@@ -670,7 +670,7 @@ class Producer(TmpWriter):
                 raise
             self.discard(name)  # a link or a socket: removing the name touches nothing else
             return
-        with closing(files, fd):
+        with files.closing(fd):
             if not files.write_locked(fd):
                 self.discard(name)
 

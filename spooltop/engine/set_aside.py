@@ -21,8 +21,8 @@ from spooltop.model import ASIDE, Box, Frozen, Json, JsonObject, json_object
 
 from .atomic import discard, write_new
 from .dirs import SpoolDirs
+from .files import Files, read_small
 from .names import MAX_NAME, encode_value, parse
-from .system.files import Files, closing, read_small
 
 _META_CAP = 64 * 1024
 
@@ -171,7 +171,7 @@ def _looking(dirs: SpoolDirs, box: Box, operation: str) -> Iterator[int]:
     above = dirs.private_dir(box.value)
     if above is None or "/" in operation:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), box.value)
-    with closing(dirs.files, dirs.files.open_dir(operation, above)) as fd:
+    with dirs.files.closing(dirs.files.open_dir(operation, above)) as fd:
         yield fd
 
 

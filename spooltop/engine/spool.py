@@ -17,13 +17,13 @@ from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_cloc
 from .consumer import Claim, Consumer, SpoolMover
 from .counters import DUPLICATE, locks_used, read, total
 from .dirs import SpoolDirs
+from .files import Files
+from .host import iterated_by, tell_in_children, this_machine
 from .mail import refuse_mail
 from .pausing import read_pause
 from .presence import ANY_MACHINE, check_hosts
 from .producer import MessageId, Producer
-from .system.files import Files, closing
-from .system.host import iterated_by, tell_in_children, this_machine
-from .system.syscalls import advice, translate, translating
+from .syscalls import advice, translate, translating
 from .waiting import ArrivalWatch
 
 
@@ -35,14 +35,14 @@ def make(root: str, files: Files, *, durable: bool) -> None:
             os.makedirs(root, exist_ok=True)
         except FileNotFoundError:  # the file system itself makes none: /proc, /sys
             raise Refused("create: no directory can be made there", "choose a place on a disk", path=root) from None
-        with closing(files, files.open_dir(root, follow=True)) as fd:
+        with files.closing(files.open_dir(root, follow=True)) as fd:
             like = files.fstat(fd)
             for box in LIVE:
                 try:
                     files.mkdir(box.value, fd)
                 except FileExistsError:
                     continue
-                with closing(files, files.open_dir(box.value, fd)) as inside:
+                with files.closing(files.open_dir(box.value, fd)) as inside:
                     files.copy_owner(inside, like)
             if durable:
                 files.sync_dir(fd)

@@ -42,8 +42,8 @@ from msgspec import Struct
 from spooltop.model import Clock
 
 from .atomic import write_new
-from .system.files import Files, closing, is_inode, remove_name, status_of
-from .system.host import file_system, is_gone, is_network, sees_all_pids
+from .files import Files
+from .host import file_system, is_gone, is_network, sees_all_pids
 
 __all__ = ["BaseTicketQueue", "FileTicketQueue", "RedisTicketQueue"]
 
@@ -214,7 +214,7 @@ class FileTicketQueue(BaseTicketQueue):
 
     def _opened(self) -> AbstractContextManager[int]:
         """Opens the directory. Raises ``FileNotFoundError`` where an empty queue was cleaned up, as all here do then."""
-        return closing(self._files, self._files.open_dir(self.queue_dir, follow=True))
+        return self._files.closing(self._files.open_dir(self.queue_dir, follow=True))
 
     @contextmanager
     def _counting(self) -> Iterator[tuple[int, int]]:
@@ -222,10 +222,10 @@ class FileTicketQueue(BaseTicketQueue):
         files = self._files
         with self._opened() as folder:
             while True:
-                with closing(files, files.open_lasting(_SEQ, folder)) as seq:
+                with files.closing(files.open_lasting(_SEQ, folder)) as seq:
                     files.lock(seq, wait=True)
                     # A cleanup may have removed the file while this process waited for its lock: then that excludes nobody.
-                    if is_inode(files, _SEQ, folder, files.fstat(seq).st_ino):
+                    if files.is_inode(_SEQ, folder, files.fstat(seq).st_ino):
                         yield folder, seq
                         return
 
@@ -254,7 +254,7 @@ class FileTicketQueue(BaseTicketQueue):
         if self.stale_timeout is not None:
             # Listed now: of those that were there before a head was judged, the next may have left.
             freshen_next(self._tickets(folder), name, folder, self._clock())
-        remove_name(self._files, name, folder)
+        self._files.remove(name, folder)
 
     def cleanup_stale(self) -> None:
         with suppress(FileNotFoundError), self._opened() as folder:
@@ -264,7 +264,7 @@ class FileTicketQueue(BaseTicketQueue):
             if self._gone(pid) and self._local(folder):
                 self._evict(name, folder)
                 return
-            if self.stale_timeout is None or (found := status_of(self._files, name, folder)) is None:
+            if self.stale_timeout is None or (found := self._files.status(name, folder)) is None:
                 return
             age = self._clock() - found.st_mtime
             if age >= self.stale_timeout:
@@ -279,7 +279,7 @@ class FileTicketQueue(BaseTicketQueue):
             with self._counting() as (folder, _):
                 if self._tickets(folder):
                     return
-                remove_name(self._files, _SEQ, folder)
+                self._files.remove(_SEQ, folder)
             os.rmdir(self.queue_dir)
         except FileNotFoundError:
             return  # somebody else cleaned up

@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from spooltop.model import Clock
 
+from .files import Files
 from .names import MAX_NEW, claimable, enqueued_us, not_before
-from .system.files import Files, status_of
-from .system.syscalls import inotify_add_watch, inotify_init
+from .syscalls import inotify_add_watch, inotify_init
 
 LONGEST = 2.0
 """Longest single wait, in seconds, with inotify."""
@@ -278,7 +278,7 @@ class Backlog(Struct):
         if us is None or us > now + _FUTURE:
             us = known.get(name)
         if us is None:
-            found = status_of(self._files, name, self._new)
+            found = self._files.status(name, self._new)
             if found is None or not stat.S_ISREG(found.st_mode):
                 return None
             # Never later than when it was first seen: a time in the future would keep it last for ever.

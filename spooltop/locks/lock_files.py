@@ -36,7 +36,7 @@ from spooltop.backends.directory.processes import (
 )
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage import System, is_local, mount_of, opened_below
-from spooltop.engine.system.files import Content, read_small
+from spooltop.engine.files import Content, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets
 from spooltop.model.vocabulary import (
     EXITED,

@@ -33,7 +33,7 @@ from spooltop.backends.journal import (
 )
 from spooltop.backends.log_store import LogStore, with_above
 from spooltop.engine.atomic import publish_new, write_new
-from spooltop.engine.system.files import UNSUPPORTED, Files, closing, is_inode, read_small, status_of
+from spooltop.engine.files import UNSUPPORTED, Files, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets, freshen_next, parse_file_ticket
 from spooltop.model import Candidates, Capabilities, Item, Refusal, Request, RowItem, Selection, UsageError
 from spooltop.model.vocabulary import LIVE, Action, Box, Lock, Row, Stop, Verdict, age, count, duration, escape
@@ -188,7 +188,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
     try:
         files.swap(draft, folder, name, folder)
     except OSError as error:
-        if is_inode(files, draft, folder, ours):  # else a server has done it all the same
+        if files.is_inode(draft, folder, ours):  # else a server has done it all the same
             files.unlink(draft, folder)
             if isinstance(error, FileNotFoundError):
                 raise Skipped("it was removed meanwhile") from None
@@ -363,7 +363,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
             root = folders[0][1]
             for box in LIVE if self._options.layout != "tickets" else ():
                 with suppress(OSError):  # no box, or closed to us: the view shows nothing of it either
-                    fd = stack.enter_context(closing(self._files, self._files.open_dir(box.value, root)))
+                    fd = stack.enter_context(self._files.closing(self._files.open_dir(box.value, root)))
                     folders.append((os.path.join(self._path, box.value), fd))
             yield folders
 
@@ -429,7 +429,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
 
     def _check_restorable(self, one: LockRecord, folder: int, own: int) -> None:
         """Raises ``Skipped`` where a lock cannot be put back now, and ``OSError``."""
-        taken = status_of(self._files, one.names[0], own) is not None
+        taken = self._files.status(one.names[0], own) is not None
         if one.below and not one.is_ticket and not taken:
             lock = LockFolder(self._world, folder).existing(one.path, os.path.basename(one.path))
             taken = lock is not None and lock.verdict != "free"
@@ -443,7 +443,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
             ticket = parse_file_ticket(one.names[0])
             if not last.isdigit() or ticket is None or int(last) < ticket.number:
                 raise Skipped("the queue was started again since, and its number may be another's now")
-        elif one.element and status_of(self._files, one.element, own) is None:
+        elif one.element and self._files.status(one.element, own) is None:
             raise Skipped(f"{escape(one.element)}, which it locked, has gone")
 
 

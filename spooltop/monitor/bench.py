@@ -25,7 +25,7 @@ from msgspec import field
 
 from spooltop.backends.directory.trials import ScratchDir, remove_tree, sweep
 from spooltop.engine import Spool
-from spooltop.engine.system.syscalls import end_with_parent, rename_noreplace
+from spooltop.engine.syscalls import end_with_parent, rename_noreplace
 from spooltop.model import Frozen, Refused, SpooltopError
 
 # Times of operations, gathered from several processes and boiled down to percentiles: counts of nanoseconds, each with its first

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, MsgspecError, Struct, convert, field, json
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
+from spooltop.engine.files import REAL_FILES, NotRegular, read_small
 from spooltop.model import LONGEST_FILTER, KeptView, Problem, Refused, Severity, Snapshot, Unreadable, UsageError
 from spooltop.model.vocabulary import Clock, Environ, clock_time, escape, unescape
 
@@ -61,7 +61,7 @@ def _opened(path: str, owner: int | None = None, lock_name: str = "") -> Iterato
             files.lock_coarse(lock, wait=True)
         yield folder
     finally:
-        close_all(files, opened)
+        files.close_all(opened)
 
 
 def _publish(folder: int, name: str, targets: Mapping[str, object]) -> None:

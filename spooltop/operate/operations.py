@@ -20,7 +20,7 @@ from typing import overload
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict
 
-from spooltop.engine.system.files import NotRegular, read_small
+from spooltop.engine.files import NotRegular, read_small
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model import Observation, Operator, Redactor, full_name, has_scheme
 from spooltop.model.plan import (

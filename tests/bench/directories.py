@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spooltop.engine import Spool
-from spooltop.engine.system.host import file_system
+from spooltop.engine.host import file_system
 
 __all__ = ["arguments", "filled", "kind"]
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from spooltop.engine.system.files import Files
+from spooltop.engine.files import Files
 
 from .directories import arguments, kind
 from .operate import Run, claim_all, ended, fill, looked_at

@@ -83,9 +83,9 @@ def line(process: subprocess.Popen[str]) -> str:
 def test_the_names_are_hidden() -> None:
     """Fails if the other tests of this module prove nothing."""
     code = (
-        "import os, time, spooltop.engine.system.files, spooltop.engine.system.syscalls as calls\n"
+        "import os, time, spooltop.engine.files, spooltop.engine.syscalls as calls\n"
         "names = [hasattr(os, 'eventfd'), hasattr(os, 'O_PATH'), hasattr(time, 'CLOCK_BOOTTIME'), os.path.exists('/proc/self')]\n"
-        "print(names, calls.HAS_INOTIFY, spooltop.engine.system.files.OFD_LOCKS)"
+        "print(names, calls.HAS_INOTIFY, spooltop.engine.files.OFD_LOCKS)"
     )
     assert run(code) == "[False, False, False, False] False False\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spooltop.engine import Claim, Spool
-from spooltop.engine.system.files import Files
+from spooltop.engine.files import Files
 
 CHANGING = frozenset(
     {
@@ -28,7 +28,12 @@ LOOKING = frozenset(
     }
 )  # fmt: skip
 """Operations that change nothing."""
-COMPOSED = frozenset({"has_moved", "move", "ordered", "reuses_inodes_late", "spread_directories", "write_all"})
+COMPOSED = frozenset(
+    {
+        "close_all", "closing", "has_moved", "is_inode", "lock_within", "move", "ordered", "remove", "reuses_inodes_late",
+        "spread_directories", "status", "write_all",
+    }
+)  # fmt: skip
 """Operations composed of the others, and those that cannot fail: ``ordered`` and ``reuses_inodes_late`` report the kind of file
 system, ``spread_directories`` is a hint to it."""
 OPERATIONS = CHANGING | SYNCING | LOOKING

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine.system.files import Files
+from spooltop.engine.files import Files
 from spooltop.model.plan import Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import LockWorld, SpoolWorld, message_id

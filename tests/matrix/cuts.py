@@ -111,7 +111,7 @@ def sites_of_call() -> tuple[Site, ...]:
     operation too."""
     frame: FrameType | None = sys._getframe(1)
     sites: list[Site] = []
-    while frame is not None and not (sites and "/engine/system/file" not in sites[-1][0]):
+    while frame is not None and not (sites and "/engine/files.py" not in sites[-1][0]):
         if not frame.f_code.co_filename.startswith(_HERE):
             _, line, _, column = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
             sites.append((frame.f_code.co_filename, line or 0, column or 0))

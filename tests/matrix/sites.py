@@ -29,7 +29,7 @@ def call_sites() -> dict[Site, str]:
 
 def _of_file(file: Path) -> Iterator[tuple[Site, str]]:
     tree = ast.parse(file.read_text())
-    is_files = "engine/system/file" in str(file)
+    is_files = "engine/files.py" in str(file)
     local: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import spooltop
 from spooltop.control import Control
-from spooltop.engine.system.files import Files
+from spooltop.engine.files import Files
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome, Plan, Result, Selection
 from spooltop.model.vocabulary import Action, Box, Json

@@ -19,7 +19,7 @@ from spooltop.backends.directory.trials import try_all
 from spooltop.backends.log_store import LogFiles
 from spooltop.cli.commands.move import forget_ended, move_messages
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
-from spooltop.engine.system.files import Files
+from spooltop.engine.files import Files
 from spooltop.errors import Refused, SpooltopError
 from spooltop.model.backend import KeptView
 from spooltop.model.plan import Outcome, Selection

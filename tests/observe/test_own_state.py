@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spooltop.control import Control, open_control
-from spooltop.engine.system.files import read_small
+from spooltop.engine.files import read_small
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.backend import KeptView, Sort
 from spooltop.model.snapshot import Severity

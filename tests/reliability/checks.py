@@ -15,8 +15,8 @@ from typing import Any
 
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import Files
 from spooltop.engine.presence import look
-from spooltop.engine.system.files import Files
 from spooltop.errors import ClaimLost, LockTimedOut, SpooltopError
 
 from .crash import points

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal
 
+from spooltop.engine.files import read_small
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
-from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets import file_tickets
 from spooltop.model import LIVE, Box, Frozen, NotASpool, SpooltopError, Unreadable, escape, is_lock_name
 

@@ -10,13 +10,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from spooltop.engine import host
 from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
+from spooltop.engine.files import OFD_LOCKS
+from spooltop.engine.host import PROC
 from spooltop.engine.names import parse
 from spooltop.engine.presence import CONSUMERS, look
-from spooltop.engine.system import host
-from spooltop.engine.system.files import OFD_LOCKS
-from spooltop.engine.system.host import PROC
-from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
+from spooltop.engine.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
 from spooltop.model import ClockState, FolderState, InotifyUse, Leftovers, MountState, PlaceFacts, PresenceFiles, Share, Trial
 from spooltop.model.vocabulary import ASIDE, LIVE
 

@@ -27,10 +27,10 @@ from msgspec import Struct
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import REAL_FILES
+from spooltop.engine.host import PROC
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
-from spooltop.engine.system.files import REAL_FILES, is_inode
-from spooltop.engine.system.host import PROC
 from spooltop.model import BoxState, ConsumerList, ConsumerRow, Mount, Progress, Usage, VerdictCounts
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Frozen, Owner, Row, Verdict, age, began, escape
 
@@ -396,7 +396,7 @@ class ClaimJudge(Struct):
         for claim, (verdict, evidence, owner, here) in progress.each(both):
             if here and (idle := self._idle.words(owner.pid)) and self._held(claim) > _HELD_LONG:
                 evidence = also(evidence, idle)
-            if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, dirs.box(Box.CUR), claim.inode, unseen=False):
+            if verdict is Verdict.DEAD and not REAL_FILES.is_inode(claim.name.raw, dirs.box(Box.CUR), claim.inode, unseen=False):
                 del claims[claim.name.raw]  # acknowledged or requeued since it was listed
                 changed = True
                 continue

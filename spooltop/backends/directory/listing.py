@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import NotRegular, open_regular
 from spooltop.engine.names import Name, is_own_id, parse
-from spooltop.engine.system.files import NotRegular, open_regular
 from spooltop.model import ASIDE, Box, Key, ListProgress, ListQuery, Payload, Row, Stop, Unreadable, Verdict, escape
 from spooltop.model import query as filters
 

@@ -11,7 +11,6 @@ from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
-from spooltop.engine.system.files import status_of
 from spooltop.model import Capabilities, Observation, Pause, Unreadable, pause_words
 from spooltop.model.plan import Candidates, Item, Plan, Refusal, Request, RowItem
 from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, escape
@@ -167,7 +166,7 @@ class PauseOperator(ValueOperator[PauseIntent, PauseState]):
     def _state(self) -> Iterator[PauseState]:
         with self._translate_errors(), SpoolDirs(self._path, self._files) as dirs:
             own = dirs.private_dir()
-            found = None if own is None else status_of(self._files, PAUSED, own)
+            found = None if own is None else self._files.status(PAUSED, own)
             yield read_pause(dirs), None if found is None else pinned(found)  # of another since, the pin is still the old one
 
     def _standing(self, intent: PauseIntent, state: PauseState) -> Standing:

@@ -17,8 +17,8 @@ from errno import ENOSYS, EPERM
 from functools import lru_cache
 from typing import Any
 
-from spooltop.engine.system.host import PROC, Machine, this_machine
-from spooltop.engine.system.syscalls import cached_file_id
+from spooltop.engine.host import PROC, Machine, this_machine
+from spooltop.engine.syscalls import cached_file_id
 from spooltop.model import EXITED, RUNNING, Device, Frozen, LockLine, Mount, UsageError, Verdict, escape, parse_locks, program_of
 
 # Reads ``/proc`` (proc(5)): what it tells about a process that psutil does not, or only at several times the cost. Measured per

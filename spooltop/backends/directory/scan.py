@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
-from spooltop.engine.system.files import REAL_FILES, closing
+from spooltop.engine.files import REAL_FILES
 from spooltop.model import ASIDE, LIVE, Box, BoxState, Clock, Frozen, Key, Row, Stop
 
 from ..log_store import OPERATION
@@ -48,7 +48,7 @@ def _count(folder: str) -> int | None:
 def opened(name: str, dir_fd: int | None = None, *, follow: bool = False) -> AbstractContextManager[int]:
     """Opens a directory for a while; ``follow``: also through a link. The descriptor is not shared: the offset of a shared one is
     moved by whoever lists. Raises ``OSError``."""
-    return closing(REAL_FILES, REAL_FILES.open_dir(name, dir_fd, follow=follow))
+    return REAL_FILES.closing(REAL_FILES.open_dir(name, dir_fd, follow=follow))
 
 
 Generation = tuple[int, int, int]
@@ -674,7 +674,7 @@ def is_spool_like(modes: dict[Box, int]) -> bool:
 
 def is_spool_at(path: str, dir_fd: int | None = None, *, follow: bool = True) -> bool:
     """Returns whether ``path`` is like a spool; False where it is not there or may not be looked into."""
-    with suppress(OSError, ValueError), closing(REAL_FILES, open_path(path, dir_fd, follow=follow)) as fd:
+    with suppress(OSError, ValueError), REAL_FILES.closing(open_path(path, dir_fd, follow=follow)) as fd:
         return is_spool_like(boxes_in(fd))
     return False
 

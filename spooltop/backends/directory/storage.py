@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct, field
 
-from spooltop.engine import set_aside
+from spooltop.engine import host, set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
+from spooltop.engine.files import REAL_FILES, Files
 from spooltop.engine.names import Name, claimable, is_own_id, parse
-from spooltop.engine.system import host
-from spooltop.engine.system.files import REAL_FILES, Files
 from spooltop.model import (
     ASIDE,
     LIVE,

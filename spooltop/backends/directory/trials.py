@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from spooltop.engine.system.files import OFD_LOCKS, REAL_FILES, UNSUPPORTED, Files, closing
-from spooltop.engine.system.host import flock_holders
-from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
+from spooltop.engine.files import OFD_LOCKS, REAL_FILES, UNSUPPORTED, Files
+from spooltop.engine.host import flock_holders
+from spooltop.engine.syscalls import inotify_add_watch, inotify_init
 from spooltop.model import Closing, Trial
 
 PREFIX = ".spooltop-trial-"
@@ -87,7 +87,7 @@ def left_behind(parent: str, prefix: str = PREFIX, *, remove: bool = False) -> l
         above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
-    with closing(REAL_FILES, above) as fd:
+    with REAL_FILES.closing(above) as fd:
         return sorted(name for name in os.listdir(fd) if made_here.fullmatch(name) and _is_dead(name, fd, remove=remove))
 
 
@@ -97,7 +97,7 @@ sweep = partial(left_behind, remove=True)
 
 def _is_dead(name: str, parent: int, *, remove: bool) -> bool:
     try:
-        with closing(REAL_FILES, os.open(name, _DIRECTORY, dir_fd=parent)) as fd:
+        with REAL_FILES.closing(os.open(name, _DIRECTORY, dir_fd=parent)) as fd:
             if os.fstat(fd).st_uid != os.geteuid():
                 return False
             if not remove:
@@ -162,7 +162,7 @@ def _never_replaces(move: Callable[[str, int, str, int], None], files: Files, fo
 
 def _lock(kind: str, files: Files, folder: int) -> None:
     take = files.lock if kind == "flock" else files.lock_write
-    with closing(files, files.open_lasting("lock", folder, mode=0o600)) as fd:
+    with files.closing(files.open_lasting("lock", folder, mode=0o600)) as fd:
         if not take(fd):
             raise OSError("a new lock is taken already")
         with _other_process(kind, folder) as (_, said):
@@ -171,7 +171,7 @@ def _lock(kind: str, files: Files, folder: int) -> None:
     with _other_process(kind, folder) as (other, said):
         if said != "got it":
             raise OSError(f"another process cannot take a lock that was released: {said}")
-        with closing(files, files.reopen("lock", folder)) as fd:
+        with files.closing(files.reopen("lock", folder)) as fd:
             if take(fd):
                 raise OSError("a lock that another process holds was taken")
             other.kill()
@@ -198,7 +198,7 @@ def _other_process(kind: str, folder: int) -> Iterator[tuple[subprocess.Popen[st
 
 
 def _events(files: Files, folder: int) -> None:
-    with closing(REAL_FILES, inotify_init()) as fd:
+    with REAL_FILES.closing(inotify_init()) as fd:
         inotify_add_watch(fd, f"/proc/self/fd/{folder}/.", _IN_CREATE)
         _make(files, "seen", folder)
         if not select.select([fd], [], [], 1.0)[0]:
@@ -249,13 +249,13 @@ def try_all(parent: str, files: Files | None = None) -> Mapping[str, Trial]:
 def _new_dir(files: Files, name: str, above: int) -> Iterator[int]:
     """Makes a directory, and opens it meanwhile."""
     files.mkdir(name, above, 0o700)
-    with closing(files, files.open_dir(name, above)) as fd:
+    with files.closing(files.open_dir(name, above)) as fd:
         yield fd
 
 
 def _make(files: Files, name: str, folder: int, data: bytes = b"x", *, sync: bool = False) -> float:
     """Makes a file. Returns the time that the file system gave it."""
-    with closing(files, files.create(name, folder, 0o600)) as fd:
+    with files.closing(files.create(name, folder, 0o600)) as fd:
         files.write_all(fd, data)
         if sync:
             files.sync(fd)

@@ -21,7 +21,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from spooltop.engine.system.syscalls import HAS_INOTIFY, inotify_add_watch, inotify_init
+from spooltop.engine.syscalls import HAS_INOTIFY, inotify_add_watch, inotify_init
 from spooltop.model import Box, Clock, Frozen, is_lock_name
 from spooltop.stop_event import StopEvent
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from spooltop.engine.system.files import read_small, why_mistrusted
+from spooltop.engine.files import read_small, why_mistrusted
 from spooltop.model import Action, Environ, Frozen, SpooltopError, UsageError, escape, parse_age, parse_toml
 
 from .definition import (

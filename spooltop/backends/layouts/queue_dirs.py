@@ -15,7 +15,7 @@ from itertools import islice
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
-from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
+from spooltop.engine.files import REAL_FILES, Files, open_regular, read_small
 from spooltop.model import Closing, Frozen, escape
 
 from .definition import Layout
@@ -313,7 +313,7 @@ class QueueDirs(Closing):
     def forget(self, location: str) -> None:
         """Closes the directory at ``location`` and those in it: it was moved or removed, and another may come there."""
         inside = [folder for folder in self._kept if f"{folder}/".startswith(f"{location}/")]
-        close_all(self.files, [self._kept.pop(folder)[0] for folder in inside])
+        self.files.close_all([self._kept.pop(folder)[0] for folder in inside])
 
     def touched(self, location: str, *, lost: bool = False) -> None:
         """Notes for ``sync_touched`` that a name was made at ``location``, or ``lost`` there."""
@@ -351,7 +351,7 @@ class QueueDirs(Closing):
         self._own = self._above = None
         self._kept.clear()
         self.root = -1
-        close_all(self.files, fds)
+        self.files.close_all(fds)
 
 
 # The name of its layout, kept in spooltop's own directory beside a queue: a drained queue has no file left to be known by.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from spooltop.engine.system.files import REAL_FILES
+from spooltop.engine.files import REAL_FILES
 from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, TrackedMessage, Unreadable
 from spooltop.model.snapshot import Ages, BoxState, ConsumerList, ConsumerRow, Observation, VerdictCounts, Watch
 from spooltop.model.vocabulary import (

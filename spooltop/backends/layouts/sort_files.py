@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import asdict, force_setattr
 
-from spooltop.engine.system.files import read_small
+from spooltop.engine.files import read_small
 from spooltop.model import Box, Frozen, escape
 
 from ..surroundings import Surroundings, Users

@@ -33,7 +33,7 @@ from urllib.parse import quote
 from spooltop.backends.directory import trials
 from spooltop.backends.log_store import STATE_DIR, state_of
 from spooltop.engine import CursorFile, Spool, names
-from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
+from spooltop.engine.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.model import (
     DIED,
     ClaimLost,

@@ -16,7 +16,7 @@ from typing import Any
 from spooltop.backends.redis.queue.group_consumer import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.engine.system.syscalls import end_with_parent
+from spooltop.engine.syscalls import end_with_parent
 from spooltop.model import Action, Box, Environ, Refused, Selection, Unavailable, UsageError, escape
 
 from .scenario import NEWEST, STREAM, WORKING, Acts, Child, OpenQueue, Scenario, fork, row, socket_in

@@ -18,8 +18,8 @@ from spooltop.backends.directory.processes import Descriptor, Descriptors, Proce
 from spooltop.control import Control
 from spooltop.engine import presence as taking
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.host import Machine
 from spooltop.engine.presence import PresenceLock
-from spooltop.engine.system.host import Machine
 from spooltop.model.snapshot import Observation
 
 __all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "presence", "see", "see_until", "surround"]

@@ -14,9 +14,8 @@ from spooltop.backends.directory.storage import System
 from spooltop.control import open_control
 from spooltop.cursors import files as cursor_files
 from spooltop.cursors.model import CursorSource
-from spooltop.engine import CursorFile
-from spooltop.engine.system import files
-from spooltop.engine.system.files import REAL_FILES, closing
+from spooltop.engine import CursorFile, files
+from spooltop.engine.files import REAL_FILES
 from spooltop.model import LockHolder
 
 from .conftest import Opened
@@ -69,7 +68,7 @@ def test_the_lock_of_a_file_is_the_one_that_the_engine_takes(look: Look, spool: 
 def test_a_lock_is_held_for_as_long_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "cursors.json").write_text('{"imessage": 1}')
     sources, held = cursor_files.CursorFiles(System()), [LockHolder(7)]
-    with closing(REAL_FILES, os.open(tmp_path, os.O_RDONLY)) as fd:
+    with REAL_FILES.closing(os.open(tmp_path, os.O_RDONLY)) as fd:
         for _ in range(2):
             (source,) = sources.look([(str(tmp_path), fd)], lambda *_: tuple(held))
             assert source.lock_holders == tuple(held)

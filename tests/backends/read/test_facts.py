@@ -17,7 +17,7 @@ from spooltop.backends.directory import trials
 from spooltop.backends.directory.facts import shares
 from spooltop.backends.directory.trials import try_all
 from spooltop.engine import Spool
-from spooltop.engine.system.files import Files
+from spooltop.engine.files import Files
 from tests.cli.streams import spooltop
 from tests.needs import needs
 

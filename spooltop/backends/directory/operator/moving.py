@@ -17,7 +17,6 @@ from msgspec import Struct, field
 from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.files import closing, is_inode, status_of
 from spooltop.model import ASIDE, LIVE, Action, Box, ItemResult, Json, JsonObject, Outcome, Plan, Results, Stop, Verdict, escape
 
 from ...journal import Skipped
@@ -418,7 +417,7 @@ def finish_half_moves(dirs: SpoolDirs, recheck: Recheck, operations: Sequence[Mo
         return Repaired()
     own, files = dirs.private_dir(create=True), dirs.files
     assert own is not None  # create=True makes it or raises
-    with closing(files, open_shared(files, _LOCK, own, dirs.owner_model)) as fd:
+    with files.closing(open_shared(files, _LOCK, own, dirs.owner_model)) as fd:
         plain_file(files, fd, own, _LOCK, mend=True)
         try:
             if not files.lock_coarse(fd):
@@ -439,7 +438,7 @@ def _doubled(dirs: SpoolDirs) -> dict[int, str]:
     files, cur, new = dirs.files, dirs.cur, dirs.new
     if cur is None or new is None or next(files.scan(new), None) is None:
         return {}  # nothing waits: no claim has its other name there
-    found = ((name, status_of(files, name, cur)) for name in files.scan(cur))
+    found = ((name, files.status(name, cur)) for name in files.scan(cur))
     return {status.st_ino: name for name, status in found if status is not None and status.st_nlink == 2}
 
 
@@ -452,14 +451,14 @@ def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int,
         (name := doubled[found.st_ino], found.st_ino, stays, names.parse(name, claimed=True).token)
         for stays in files.list(new)
         # By its status: some FUSE file systems list other inodes than they have.
-        if (found := status_of(files, stays, new)) is not None and found.st_ino in doubled
+        if (found := files.status(stays, new)) is not None and found.st_ino in doubled
     ]
     recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
     for name, ino, stays, token in linked:
         if recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None:
             continue
         try:
-            if is_inode(files, name, cur, ino) and is_inode(files, stays, new, ino):
+            if files.is_inode(name, cur, ino) and files.is_inode(stays, new, ino):
                 files.unlink(name, cur)
                 gone[name, ino] = stays
         except FileNotFoundError:
@@ -542,7 +541,7 @@ def _doubled_inode(folders: Folders, place: Place) -> int | None:
 
 def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
     files, boxes = dirs.files, (dirs.tmp, dirs.new, dirs.cur)
-    return any(is_inode(files, name, fd, ino) for fd in boxes if fd is not None for name in files.list(fd))
+    return any(files.is_inode(name, fd, ino) for fd in boxes if fd is not None for name in files.list(fd))
 
 
 # Moves messages between boxes, each pinned by identity, none ever replaced.

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from spooltop.engine import names, presence
 from spooltop.engine.atomic import write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.syscalls import advice
+from spooltop.engine.syscalls import advice
 from spooltop.model import Capabilities, Operator, PutUnknown, Redactor, Unreadable, UsageError
 from spooltop.model.plan import (
     BATCH,

@@ -9,7 +9,6 @@ from itertools import islice
 
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
-from spooltop.engine.system.files import status_of
 from spooltop.model import Action, Box, Capabilities, Frozen
 
 from ...access import closed_words, why_closed
@@ -88,7 +87,7 @@ def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
         return None
     with closing(dirs.files.inodes(fd)) as entries:
         names = [name for name, _ in islice(entries, _LOOKED_AT)]
-    owners = [one.st_uid for name in names if (one := status_of(dirs.files, name, fd)) is not None]
+    owners = [one.st_uid for name in names if (one := dirs.files.status(name, fd)) is not None]
     if not names or user in owners:
         return None
     return closed_words(f"{box} is sticky, so that only its owner moves the messages of others; it", found, dirs.path)
@@ -99,7 +98,7 @@ def _why_not_resume(dirs: SpoolDirs) -> str | None:
     own = dirs.private_dir()
     if own is None or not (folder := dirs.files.fstat(own)).st_mode & stat.S_ISVTX:
         return None
-    found = status_of(dirs.files, PAUSED, own)
+    found = dirs.files.status(PAUSED, own)
     if found is None or os.geteuid() in (0, folder.st_uid, found.st_uid):
         return None
     return closed_words(f"{OWN} is sticky, so that only its owner removes the files of others; {PAUSED}", found, dirs.path)

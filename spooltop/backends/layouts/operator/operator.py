@@ -12,7 +12,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from spooltop.engine.atomic import discard, open_shared, publish_new
-from spooltop.engine.system.files import closing
 from spooltop.model import Action, AuditFailed, Box, Capabilities, Clock, Frozen, Refused, Row, Stop, UsageError, Verdict, escape
 from spooltop.model.plan import BATCH, Candidates, Item, ItemResult, Outcome, Plan, Refusal, Request, RowItem, Selection
 
@@ -491,7 +490,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
     @contextmanager
     def _locked(self, dirs: QueueDirs, fd: int, stop: Stop, otherwise: Exception) -> Iterator[None]:
         """Holds the lock of the file ``fd``, and closes it. Raises ``otherwise`` where that takes long or ``stop`` says so."""
-        with closing(dirs.files, fd):
+        with dirs.files.closing(fd):
             left = self._patience
             while not dirs.files.lock(fd):
                 if left <= 0 or stop():

@@ -17,7 +17,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from spooltop.engine.atomic import discard, write_new
-from spooltop.engine.system.files import closing, is_inode, read_small
+from spooltop.engine.files import read_small
 from spooltop.model import Frozen, Outcome, escape
 
 from ...journal import PART, Intent, ItemOutcome, Number, RecordType, Skipped, Told, Whole, check_sizes
@@ -302,7 +302,7 @@ class Performer:
             case Verb.MOVE:
                 assert found is not None
                 self._move_file(found, folder, name, *target, change.to)
-                if not is_inode(files, target[1], target[0], found.st_ino):
+                if not files.is_inode(target[1], target[0], found.st_ino):
                     files.move(target[1], target[0], name, folder)
                     raise Skipped(_CHANGED)
             case Verb.LINK:
@@ -312,7 +312,7 @@ class Performer:
             case Verb.MKDIR:
                 files.mkdir(name, folder)
                 self._done.append(change)
-                with closing(files, files.open_dir(name, folder)) as fd:
+                with files.closing(files.open_dir(name, folder)) as fd:
                     files.copy_owner(fd, files.fstat(folder))
             case Verb.RMDIR:
                 files.rmdir(name, folder)
@@ -376,7 +376,7 @@ class Performer:
         try:
             self._files.move(name, source, to, target, found.st_ino)
         except FileExistsError:
-            if not (stat.S_ISREG(found.st_mode) and is_inode(self._files, to, target, found.st_ino)):
+            if not (stat.S_ISREG(found.st_mode) and self._files.is_inode(to, target, found.st_ino)):
                 raise Skipped(f"{escape(shown)} is there already") from None
             self._files.unlink(name, source)  # it was cut off between link and unlink, and has both names
         except OSError as error:
@@ -418,7 +418,7 @@ class Performer:
         if not stat.S_ISDIR(self._files.stat(name, at).st_mode):
             self._files.unlink(name, at)
             return
-        with closing(self._files, self._files.open_dir(name, at)) as fd:
+        with self._files.closing(self._files.open_dir(name, at)) as fd:
             for one in sorted(self._files.list(fd)):
                 self._delete_tree(one, fd)
         self._files.rmdir(name, at)
@@ -438,7 +438,7 @@ class Performer:
 
     def _drop_notes(self, name: str, at: int) -> None:
         """Removes the note about an operation, and drafts of it that were cut off, once nothing else lies in its directory."""
-        with closing(self._files, self._files.open_dir(name, at)) as fd:
+        with self._files.closing(self._files.open_dir(name, at)) as fd:
             if self._files.fstat(fd).st_nlink > 2:
                 return  # directories of other messages; some file systems count none, and are listed
             notes = self._files.list(fd)

@@ -23,7 +23,7 @@ from redis import exceptions as redis_errors
 
 from spooltop.engine.arguments import check_seconds
 from spooltop.engine.consumer import HeldClaim
-from spooltop.engine.system.host import is_gone, is_its_child
+from spooltop.engine.host import is_gone, is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavailable
 from spooltop.model import Closing, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity, escape
 

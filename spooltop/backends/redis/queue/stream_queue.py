@@ -13,9 +13,9 @@ from redis import Redis
 from redis import exceptions as redis_errors
 
 from spooltop.engine.arguments import MAX_ATTEMPTS, Data, check_bytes, check_data, check_number, check_seconds, check_text
+from spooltop.engine.host import iterated_by, tell_in_children
 from spooltop.engine.pausing import pause_from
 from spooltop.engine.producer import MessageId
-from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.engine.waiting import ArrivalWatch
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model import Closing, Guarantee, OthersClaims, Pause, QueueIdentity, escape, json_object, mover_of

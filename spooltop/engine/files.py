@@ -81,7 +81,7 @@ class Files:
         return os.open(name, _CREATE, mode, dir_fd=dir_fd)
 
     def open_read(self, name: str, dir_fd: int | None, *, follow: bool = False) -> int:
-        """Opens for reading without waiting on a FIFO or a device. ``small_files.open_regular`` checks that it is a regular file.
+        """Opens for reading without waiting on a FIFO or a device. ``open_regular`` checks that it is a regular file.
         ``follow`` is for a path given by a person."""
         return os.open(name, _READ & ~os.O_NOFOLLOW if follow else _READ, dir_fd=dir_fd)
 
@@ -101,6 +101,25 @@ class Files:
         return os.open(name, _REOPEN, dir_fd=dir_fd)
 
     close = staticmethod(os.close)
+
+    @contextmanager
+    def closing(self, fd: int) -> Iterator[int]:
+        """Closes the descriptor ``fd``, which is the value of the ``with`` statement, at the end of the block."""
+        try:
+            yield fd
+        finally:
+            self.close(fd)
+
+    def close_all(self, fds: Iterable[int]) -> None:
+        """Closes descriptors; one that fails to close keeps no other from being closed. Raises the first error then."""
+        failed: OSError | None = None
+        for fd in fds:
+            try:
+                self.close(fd)
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     # Locks
 
@@ -148,6 +167,22 @@ class Files:
             return None
         answer = fcntl.fcntl(fd, _GETLK, _WRITE_LOCK if or_read else _READ_LOCK)
         return bool(_STRUCT_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+    def lock_within(self, fd: int, timeout: float | None, *, write: bool = False, tick: Clock = time.monotonic) -> bool:
+        """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False if that was not enough. Takes a
+        ``flock`` or, with ``write``, a lock that a user who may only read cannot take."""
+        take: Callable[..., bool] = self.lock_write if write else self.lock
+        if timeout is None:
+            return take(fd, wait=True)
+        # Neither call knows a timeout, and a signal for one is the program's and not ours.
+        end, pause = tick() + timeout, 0.001
+        while not take(fd):
+            left = end - tick()
+            if left <= 0:
+                return False
+            time.sleep(min(left, pause))
+            pause = min(pause * 2, 0.005)  # longer ones would starve beside a loop that takes it again at once
+        return True
 
     # Contents
 
@@ -217,6 +252,26 @@ class Files:
         return os.lstat(name, dir_fd=dir_fd)
 
     fstat = staticmethod(os.fstat)
+
+    def status(self, name: str, dir_fd: int) -> os.stat_result | None:
+        """Returns the status of a name, which is not followed; None if there is none. Raises any other ``OSError``."""
+        try:
+            return self.stat(name, dir_fd)
+        except FileNotFoundError:
+            return None
+
+    def is_inode(self, name: str, dir_fd: int, inode: int | None, *, unseen: bool | None = None) -> bool:
+        """True if ``name`` is the file with this inode (None: any file), False if it is another file or is gone. If the system
+        does not say, returns ``unseen``, or raises the ``OSError`` if that is None."""
+        try:
+            found = self.stat(name, dir_fd)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            if unseen is None:
+                raise
+            return unseen
+        return inode is None or found.st_ino == inode
 
     def is_linked(self, fd: int) -> bool:
         """False if an open file or directory was removed, and has no name any more."""
@@ -320,7 +375,7 @@ class Files:
     def has_moved(self, name: str, dir_fd: int, to: str, to_fd: int, inode: int | None) -> bool:
         """True if a move that reported an error was done all the same. ``inode`` None: ``to`` can be no other file."""
         try:
-            if not is_inode(self, to, to_fd, inode):
+            if not self.is_inode(to, to_fd, inode):
                 return False
             self.stat(name, dir_fd)
         except FileNotFoundError:
@@ -358,6 +413,14 @@ class Files:
 
     def unlink(self, name: str, dir_fd: int) -> None:
         os.unlink(name, dir_fd=dir_fd)
+
+    def remove(self, name: str, dir_fd: int) -> bool:
+        """Removes a name; False if it was gone already. Raises any other ``OSError``."""
+        try:
+            self.unlink(name, dir_fd)
+        except FileNotFoundError:
+            return False
+        return True
 
     def mkdir(self, name: str, dir_fd: int, mode: int = 0o777) -> None:
         os.mkdir(name, mode, dir_fd=dir_fd)
@@ -422,64 +485,12 @@ REAL_FILES = Files()
 """Default for callers that pass no ``Files``."""
 
 
-@contextmanager
-def closing(files: Files, fd: int) -> Iterator[int]:
-    """Closes the descriptor ``fd``, which is the value of the ``with`` statement, at the end of the block."""
-    try:
-        yield fd
-    finally:
-        files.close(fd)
-
-
-def remove_name(files: Files, name: str, dir_fd: int) -> bool:
-    """Removes a name; False if it was gone already. Raises any other ``OSError``."""
-    try:
-        files.unlink(name, dir_fd)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def status_of(files: Files, name: str, dir_fd: int) -> os.stat_result | None:
-    """Returns the status of a name, which is not followed; None if there is none. Raises any other ``OSError``."""
-    try:
-        return files.stat(name, dir_fd)
-    except FileNotFoundError:
-        return None
-
-
 def mode_like(like: os.stat_result, directory: bool) -> int:
     """Returns the mode of a new file or directory that is created next to ``like`` or replaces it."""
     mode = stat.S_IMODE(like.st_mode)
     if directory or not stat.S_ISDIR(like.st_mode):
         return mode
     return mode & 0o666
-
-
-def is_inode(files: Files, name: str, dir_fd: int, inode: int | None, *, unseen: bool | None = None) -> bool:
-    """True if ``name`` is the file with this inode (None: any file), False if it is another file or is gone. If the system does
-    not say, returns ``unseen``, or raises the ``OSError`` if that is None."""
-    try:
-        found = files.stat(name, dir_fd)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        if unseen is None:
-            raise
-        return unseen
-    return inode is None or found.st_ino == inode
-
-
-def close_all(files: Files, fds: Iterable[int]) -> None:
-    """Closes descriptors; one that fails to close keeps no other from being closed. Raises the first error then."""
-    failed: OSError | None = None
-    for fd in fds:
-        try:
-            files.close(fd)
-        except OSError as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed
 
 
 # Reading files that somebody else may have put there. Who may write a directory can place a symbolic link, a FIFO or a device
@@ -549,7 +560,7 @@ def read_small(
     Raises ``OSError`` as ``open_regular`` and read(2) do.
     """
     fd, status = open_regular(name, dir_fd, files=files, follow=follow)
-    with closing(files, fd):
+    with files.closing(fd):
         data = files.read(fd, limit + whole)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes", name)
@@ -570,7 +581,7 @@ class GrowingFiles(Struct):
         """Returns the new whole lines of the file ``name``, which is known as ``path``; True if they go on from those before;
         and the time of its last change. Raises ``OSError`` as ``open_regular`` does."""
         fd, found = open_regular(name, dir_fd, follow=follow)
-        with closing(REAL_FILES, fd):
+        with REAL_FILES.closing(fd):
             inode, offset = self._read.get(path, (0, 0))
             goes_on = inode == found.st_ino and offset <= found.st_size
             start = offset if goes_on else max(0, found.st_size - (self.at_most if inode else self.at_first))
@@ -579,21 +590,3 @@ class GrowingFiles(Struct):
         self._read[path] = found.st_ino, start + end
         return data[:end].split(b"\n")[not goes_on and start > 0 : -1], goes_on, found.st_mtime  # the first may be cut off
 
-
-def lock_within(
-    files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Clock = time.monotonic
-) -> bool:
-    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False if that was not enough. Takes a
-    ``flock`` or, with ``write``, a lock that a user who may only read cannot take."""
-    take: Callable[..., bool] = files.lock_write if write else files.lock
-    if timeout is None:
-        return take(fd, wait=True)
-    # Neither call knows a timeout, and a signal for one is the program's and not ours.
-    end, pause = tick() + timeout, 0.001
-    while not take(fd):
-        left = end - tick()
-        if left <= 0:
-            return False
-        time.sleep(min(left, pause))
-        pause = min(pause * 2, 0.005)  # longer ones would starve beside a loop that takes it again at once
-    return True

@@ -1,1 +1,0 @@
-"""Access to the operating system: file operations, system calls, the host."""
