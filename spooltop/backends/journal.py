@@ -764,8 +764,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         return sorted(records, key=lambda record: record.at)[::-1][:most]
 
     def knows(self, operation: str) -> bool:
-        """True if this operation was this operator's."""
-        return operation in self._log.read(begins=operation)[0]
+        """True if this operation was this operator's. Raises ``Unreadable``."""
+        return operation in self._log.read(required=True, begins=operation)[0]
 
     def trail(self, operation: str) -> AuditTrail:
         """Raises ``Unreadable``."""

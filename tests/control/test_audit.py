@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from spooltop.control import open_control
 from spooltop.errors import Unreadable
-from spooltop.model.plan import AuditTrail, ItemResult, Outcome, Selection, said
+from spooltop.model.plan import AuditTrail, ItemResult, Outcome, Request, Selection, said
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld
 from tests.cli.streams import finish
@@ -112,6 +112,19 @@ def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path, monke
     before, after = (json.loads(copy[copy.index("{") :]) for copy in copies)
     assert (before["event"], after["event"], after["done"], after["failed"]) == ("before", "after", len(NAMES), 0)
     assert before["operation"] == result.operation and "names" not in before and max(map(len, copies)) < 1000
+
+
+def test_an_undo_names_the_journal_that_cannot_be_read_instead_of_missing_the_operation(spool: Path) -> None:
+    with open_control(str(spool), watch=False, settings={}) as control:
+        done = control.apply(control.plan(Action.PAUSE, Selection(), options={"reason": "x"}))
+        undo = control.plan(Action.UNDO, Selection(), options={"undoes": done.operation})
+        assert undo.count == 1
+        log = spool / ".spooltop" / "pauses.jsonl"
+        log.rename(log.with_suffix(".away"))
+        log.symlink_to(log.with_suffix(".away"))
+        with pytest.raises(Unreadable, match="the journal of pauses cannot be read"):
+            request = Request(Action.UNDO, Selection(), options={"undoes": done.operation})
+            control._operator(Action.UNDO).operator.candidates(request)
 
 
 def test_a_log_that_is_cut_off_or_a_link_is_told_and_not_followed(spool: Path, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ NEVER = {
 """Calls that do not concern files, or concern the process itself."""
 CODES = {0, 1, 3, 5}
 """Exit codes allowed for a command in which something failed; 4 is not among them, because there is something to match."""
+SETTINGS = "/etc/spooltop.toml"
+"""What cannot be read of it ends a command as words that are wrong do. A thread of its own may read it."""
 WORKERS = 2
 
 
@@ -85,7 +87,8 @@ def judged(ground: Ground, what: str, ended: Ended) -> list[str]:
     if what == KILL:
         return wrong + ground.finish()
     words = f"{ended.out}{ended.err}"
-    if ended.code not in CODES and not (ended.code == NOTHING and ground.act in ("requeue", "recover")):
+    allowed = {*CODES, *({NOTHING} if ground.act in ("requeue", "recover") else ()), *({2} if SETTINGS in ended.err else ())}
+    if ended.code not in allowed:
         wrong.append(f"it ended with {ended.code}: {ended.err}")
     if "Traceback" in words or "this is a defect" in words:
         wrong.append(f"no clear line: {ended.err}")
