@@ -88,7 +88,7 @@ class Driver:
 
     def unread(self) -> int:
         """Takes away what the threads have told and nobody has read, and returns the number of it."""
-        return len(self.app.main.session.snapshot_thread.mailbox.take()) + self.app.message_queue_size
+        return len(self.app.main.session.snapshot_thread.mailbox.take()) + self.app.main.message_queue_size
 
     @property
     def leaving(self) -> bool:

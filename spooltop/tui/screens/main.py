@@ -91,13 +91,6 @@ class MainScreen(MainView):
         for name, choice in (before or {}).items():
             setattr(self, name, choice)
 
-    def start(self, wake: Callable[[], object]) -> None:
-        """Starts the threads. ``wake`` is called in one of them where something was found."""
-        session = self.session
-        session.snapshot_thread.mailbox.wake_with(wake)
-        session.snapshot_thread.start()
-        session.worker.start()
-
     def stop(self, patience: float) -> None:
         """Ends the threads: waits ``patience`` seconds at most for the operation under way, but not for a look that hangs. Keeps
         the view and the orders, which may block where the home does. May be called in any thread."""
@@ -123,7 +116,19 @@ class MainScreen(MainView):
         return 1.0 if stale_for else max(STALE_AFTER - waited, 0.1)
 
     def on_mount(self) -> None:
+        thread = self.session.snapshot_thread
+        thread.start()
+        self.session.worker.start()
+        self._arrived()  # what was found while Textual was loaded
+        thread.mailbox.wake_with(partial(deliver, self, self._arrived))
         self.do_show(self.root)
+
+    def _arrived(self) -> None:
+        """Hands what was found to this screen and to the one in front."""
+        for found in self.session.snapshot_thread.mailbox.take():
+            for screen in dict.fromkeys((self, *self.app.screen_stack[-1:])):
+                if (take := getattr(screen, "take", None)) is not None:
+                    take(found)
 
     # What the threads found
 
@@ -132,7 +137,7 @@ class MainScreen(MainView):
         if isinstance(found, SnapshotTaken):
             self.session.snapshot = found.snapshot
             self.events.take(found.snapshot, self.session.results)
-        if not self.ready:  # not composed yet, or removed already: there is no list for rows
+        if not self.ready:  # being mounted, or removed already: there is no list for rows
             if isinstance(found, SnapshotTaken):
                 self.snapshot = found.snapshot
             return

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from os.path import commonprefix
 
 from textual.app import ComposeResult
 
-from spooltop.model import ASIDE, Box, Frozen, Sort, escape, full_name, rate, without_secrets
+from spooltop.control import Control
+from spooltop.model import ASIDE, Box, Frozen, KeptView, Sort, SpooltopError, escape, full_name, rate, without_secrets
 from spooltop.monitor.spools_watch import Glance, Level, SpoolsWatch, natural, worst_first
 
 from ..commands import CommandContext, View, by_id
@@ -34,6 +36,7 @@ from ..draw.elements import (
 )
 from ..draw.lists import Column, fitting, ordered, row_line, sort_at, title_line
 from ..draw.panels import spark
+from ..threads import deliver, kept_view, outcome
 from ..widgets import LinesView, VirtualList
 from .base import AppSession, ListScreen
 
@@ -210,18 +213,21 @@ def chosen_line(one: Glance | None, width: int) -> Line:
     return join(left, says)
 
 
+_LONG = 0.2
+"""Seconds after which the user is told that a target is being opened."""
 _ASCENDING = ("name",)
 """The orders that begin with the smallest, as they are chosen."""
 
 
 class SpoolsScreen(ListScreen):
-    """``open_target`` begins to open a target, which takes its time; "" gives up the one that is being opened, ``opening``."""
+    """``show`` shows a target that was opened: its name, the control, and what was kept of an earlier dashboard."""
 
     sort = Sort("worst")
     filter = ""
     troubled = False
     frozen_at: float | None = None
     opening = ""
+    """The target that is being opened, "" where none is."""
     moved = False
     """True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
     now = 0.0
@@ -229,10 +235,12 @@ class SpoolsScreen(ListScreen):
     _placed: Hashable = None
     """The row that the cursor was on at the end of the last update."""
 
-    def __init__(self, session: AppSession, spools: SpoolsWatch, open_target: Callable[[str], object]) -> None:
+    def __init__(
+        self, session: AppSession, spools: SpoolsWatch, show: Callable[[str, Control, KeptView | None], object]
+    ) -> None:
         super().__init__(session)
         self.spools = spools
-        self.open_target = open_target
+        self._show = show
 
     def body(self) -> ComposeResult:
         options = self.session.options
@@ -247,6 +255,8 @@ class SpoolsScreen(ListScreen):
 
     def on_mount(self) -> None:
         self.update()
+        self.spools.wake_with(partial(deliver, self, self.update))
+        self.spools.start()
 
     def update(self) -> None:
         """Shows the newest glances, unless the display is frozen."""
@@ -370,25 +380,40 @@ class SpoolsScreen(ListScreen):
         self.rows.page(pages)
 
     def do_open_spool(self) -> None:
-        if (one := self.chosen) is not None:
-            self.opening = one.target
-            self.open_target(one.target)
+        """Opens a target in a thread, for as long as that takes."""
+        if (one := self.chosen) is None:
+            return
+        name = self.opening = one.target
 
-    def opened(self, why_not: str = "") -> None:
-        """Learns that the target is open, or why it is not."""
-        self.opening = ""
-        if why_not:
-            self.show_notice(why_not)
+        def run() -> None:
+            opened = outcome(lambda: self.spools.open(name))
+            kept = None if isinstance(opened, SpooltopError) else kept_view(opened)
+            if not deliver(self, self._opened, name, opened, kept) and not isinstance(opened, SpooltopError):
+                opened.close()
 
-    def waiting(self, target: str) -> None:
-        """Learns that opening a target takes long."""
-        if self.opening == target:
-            self.show_notice(f"opening {escape(target)} … Esc gives up")
+        threading.Thread(target=run, name="open", daemon=True).start()
+        self.set_timer(_LONG, partial(self._waiting, name))
+
+    def _opened(self, name: str, opened: Control | SpooltopError, kept: KeptView | None) -> None:
+        """Shows a target that was opened, or why it could not be, unless it was given up."""
+        wanted = name == self.opening
+        self.opening = "" if wanted else self.opening
+        if isinstance(opened, SpooltopError):
+            if wanted:
+                self.show_notice(str(opened))
+        elif wanted and self.on_top:
+            self.spools.calm(True)
+            self._show(name, opened, kept)
+        else:
+            threading.Thread(target=opened.close, name="close", daemon=True).start()
+
+    def _waiting(self, name: str) -> None:
+        if self.opening == name:
+            self.show_notice(f"opening {escape(name)} … Esc gives up")
 
     def do_back(self) -> None:
         if self.opening:
             self.opening = ""
-            self.open_target("")
         elif self.filter:
             self.filter = ""
         else:
