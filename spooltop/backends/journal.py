@@ -385,14 +385,16 @@ def unfinished(lines: Iterable[bytes], kind: RecordType[Any, Any]) -> list[bytes
 # A log in a store
 
 
-class RecordLog(Generic[IntentT, ResultT]):
-    """A log of one record type in ``store``."""
+class RecordLog(Struct, Generic[IntentT, ResultT]):
+    """A log of one record type in a store."""
 
-    def __init__(self, store: LogStore, kind: RecordType[IntentT, ResultT]) -> None:
-        self._store = store
-        self._kind = kind
-        self._name = f"{kind.name}.jsonl"
-        self._unsynced = False
+    _store: LogStore
+    _kind: RecordType[IntentT, ResultT]
+    _unsynced: bool = False
+
+    @property
+    def _name(self) -> str:
+        return f"{self._kind.name}.jsonl"
 
     def append(self, line: bytes, *, sync: bool = True) -> None:
         """Appends an encoded line, synced unless a later line or ``settle`` will sync it; an empty one only syncs. Raises
@@ -491,7 +493,7 @@ def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
     return found
 
 
-class Account(Frozen):
+class Account(Struct):
     """An operation in the list, beside what its log has. ``words`` describe it; ``why_not`` says why it cannot be undone, None
     where it can. ``outcomes`` are those of the items in steps with a result, None: those that its lines tell; ``found`` is the
     number of items in steps without one that were found done by looking, None: nobody looked; ``made`` is the number of items
@@ -503,16 +505,6 @@ class Account(Frozen):
     found: int | None = None
     made: int | None = None
     unfinished: bool = False
-
-    def counted(self, logged: LoggedOperation[Any, Any]) -> Account:
-        """The facts with all numbers."""
-        outcomes = self.outcomes
-        if outcomes is None:  # of the items that the intents name: a result line may say that it tried any number
-            ended = ((intent, result) for intent, result in logged.steps.values() if result is not None)
-            each = (one.outcome for intent, result in ended for _, one in zip(intent.told(), result.each(), strict=False))
-            outcomes = Counter(each)
-        made = outcomes.get(Outcome.DONE, 0) + (self.found or 0) if self.made is None else self.made
-        return self.replace(outcomes=outcomes, made=made)
 
 
 _TICK = 0.2
@@ -598,7 +590,6 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         user: str | None = None,
     ) -> None:
         self._path = path
-        self._store = store
         self._kind = kind
         self._log = RecordLog(store, kind)
         self._clock = clock
@@ -739,21 +730,25 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         operations = self._log.read(progress, required=required, begins=begins, most=most, brief=True)[0]
         if not operations:
             return []
-        facts = {
-            logged.operation: one.counted(logged)
-            for logged, one in zip(operations.values(), self._facts(operations, progress), strict=True)
-        }
+        accounts = dict(zip(operations, self._facts(operations, progress), strict=True))
+        made: dict[str, int] = {}
+        for operation, own in accounts.items():
+            if own.outcomes is None:  # of the items that the intents name: a result line may say that it tried any number
+                ended = ((intent, result) for intent, result in operations[operation].steps.values() if result is not None)
+                each = (one.outcome for intent, result in ended for _, one in zip(intent.told(), result.each(), strict=False))
+                own.outcomes = Counter(each)
+            made[operation] = own.outcomes.get(Outcome.DONE, 0) + (own.found or 0) if own.made is None else own.made
         records, undos_by_operation = [], undos_of(operations)
-        for operation, own in facts.items():
+        for operation, own in accounts.items():
             if not operation.startswith(begins):
                 continue
             logged, undos = operations[operation], undos_by_operation.get(operation, ())
-            first, many, made, why_not = logged.first, Counter(own.outcomes), own.made or 0, own.why_not
-            undone = [undo.operation for undo in undos if facts[undo.operation].made]
-            if undone and sum(facts[undo].made or 0 for undo in undone) >= made:
+            first, many, why_not = logged.first, Counter(own.outcomes), own.why_not
+            undone = [undo.operation for undo in undos if made[undo.operation]]
+            if undone and sum(made[undo] for undo in undone) >= made[operation]:
                 why_not = f"already undone by {undone[-1]}"
-            if not made and (own.found is not None or not logged.open):  # one that was cut off, and nobody looked at, may be done
-                why_not = "it changed nothing"
+            if not made[operation] and (own.found is not None or not logged.open):
+                why_not = "it changed nothing"  # one that was cut off, and nobody looked at, may be done
             records.append(OperationRecord(
                 operation=operation, action=first.action, at=first.at, user=first.user, count=first.count,
                 done=many[Outcome.DONE] + (own.found or 0), skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED],
@@ -771,22 +766,21 @@ class ItemOperator(ABC, Generic[IntentT, ResultT, StateT]):
         """Raises ``Unreadable``."""
         operations, problems = self._log.read(required=True, begins=operation)
         logged = operations.get(operation)
-        lines = [] if logged is None else [self._audited(logged, *step) for step in logged.steps.values()]
+        lines = []
+        for intent, outcome in () if logged is None else logged.steps.values():
+            items = list(intent.told())
+            results = () if outcome is None else tuple(
+                ItemResult(id, name, one.outcome, one.reason, became if one.changed else "")
+                for (id, name, became), one in zip(items, outcome.each(), strict=False)
+            )  # fmt: skip
+            lines.append(AuditLine(
+                intent.at, "before" if outcome is None else "after", str(intent.action), intent.user, intent.by, intent.count,
+                None if outcome is None else intent.step + len(results), intent.force,
+                tuple(name for _, name, _ in items) if outcome is None else (), results, logged is not None and logged.trusted,
+            ))  # fmt: skip
         if logged is not None and 0 not in logged.steps:
             problems.append(f"its steps before item {min(logged.steps) + 1:,} are no longer in the journal")
         return AuditTrail(tuple(lines), tuple(problems))
-
-    def _audited(self, logged: LoggedOperation[IntentT, ResultT], intent: IntentT, outcome: ResultT | None) -> AuditLine:
-        items = list(intent.told())
-        results = () if outcome is None else tuple(
-            ItemResult(id, name, one.outcome, one.reason, became if one.changed else "")
-            for (id, name, became), one in zip(items, outcome.each(), strict=False)
-        )  # fmt: skip
-        return AuditLine(
-            intent.at, "before" if outcome is None else "after", str(intent.action), intent.user, intent.by, intent.count,
-            None if outcome is None else intent.step + len(results), intent.force,
-            tuple(name for _, name, _ in items) if outcome is None else (), results, logged.trusted,
-        )  # fmt: skip
 
     def close(self) -> None:
         return

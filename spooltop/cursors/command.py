@@ -7,7 +7,7 @@ from spooltop.cli.commands.status import watched
 from spooltop.cli.context import Arguments, answered, here_or
 from spooltop.cli.render import as_text
 from spooltop.control import Control
-from spooltop.cursors.model import Cursor, parse_value
+from spooltop.cursors.model import parse_value
 from spooltop.model import Action, Json, Selection, UsageError, escape, parse_age, unescape
 
 from .render import cursor_lines, cursors_json
@@ -50,16 +50,12 @@ def _set(args: Arguments) -> int:
 
 def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
     cursors = answered(control.look(), control.target).cursors
-    found = [one for one in cursors if one.source == source and (file is None or _is(one, file))]
+    found = [one for one in cursors if one.source == source and file in (None, one.file, one.file.rpartition("/")[2])]
     try:
         read = parse_value(text, found[0].value if found else None, kind, found[0].field if found else None)
     except ValueError:
         raise UsageError(f"{text!r} is not JSON", "a text is given with --type text, or in double quotes") from None
     return read.value, read.words
-
-
-def _is(cursor: Cursor, file: str) -> bool:
-    return file in (cursor.file, cursor.file.rpartition("/")[2])
 
 
 def _mute(args: Arguments) -> int:

@@ -7,11 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 
-from spooltop.cursors.model import Cursor, CursorSection, direction, pick
-from spooltop.cursors.model import shown as cursor_text
 from spooltop.locks.draw import holder_info
-from spooltop.model import Item, Outcome, Result, Snapshot, age, duration, escape, program, same_json, since
-from spooltop.model import vocabulary as units
+from spooltop.model import Item, Outcome, Result, Snapshot, age, duration, escape, interval, program, same_json, since, span
 from spooltop.model.query import Fields
 from spooltop.tui.draw.elements import (
     BLANK,
@@ -41,6 +38,9 @@ from spooltop.tui.draw.elements import (
     within,
     wrap,
 )
+
+from .model import Cursor, CursorSection, direction, pick
+from .model import shown as cursor_text
 
 LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
@@ -90,17 +90,17 @@ def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
     shared = f"shared by {sharers}" if cursor.in_file else f"{sharers} group{'' if sharers == 1 else 's'}"
     where = f"{safe(cursor.file)}, {shared if cursor.shared else 'of its own'}"
     name = f" Cursors › {safe(cursor.source)}"
-    right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {units.span(snapshot.watched_for)}"
+    right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {span(snapshot.watched_for)}"
     return spread(join(Style.TITLE(name)), join(right), width - 1)
 
 
 def _stand(cursor: Cursor, moment: Moment) -> str:
     moved = since(cursor.moved_at, moment.now)
     bound = "at least " if cursor.moved_is_bound else ""
-    every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
+    every = f"every {interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
     if cursor.behind is not None:
         every += f" · lag {cursor.lag}"
-    return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, moment.zone)}, {bound}{units.age(moved)} ago · {every}"
+    return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, moment.zone)}, {bound}{age(moved)} ago · {every}"
 
 
 def _labelled(label: str, words: str) -> Line:
@@ -286,7 +286,7 @@ def _writes(cursor: Cursor) -> str:
 
 def _row(cursor: Cursor, snapshot: Snapshot, width: int, moment: Moment, *, chosen: bool = False) -> Line:
     counted = _counted(snapshot.cursors)
-    last, every = cursor.lag if counted else _writes(cursor), units.interval(cursor.every)
+    last, every = cursor.lag if counted else _writes(cursor), interval(cursor.every)
     moved = cursor.moved(moment.now)
     cells = _cells(width, counted, safe(cursor.source), shown(cursor.shown), moved, every, last, clip_left)
     muted = snapshot.muted.get(cursor.source)

@@ -29,12 +29,13 @@ from spooltop.backends.access import why_closed
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage import System, folder_in, opened_below
 from spooltop.backends.directory.watcher import in_order, listening, watch_fd
-from spooltop.cursors.model import CursorSource, CursorWrite
 from spooltop.engine import syscalls
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.files import REAL_FILES, GrowingFiles, open_regular
 from spooltop.model import Clock, Frozen, Json, LockHolder, Refused, escape, json_object
 from spooltop.stop_event import StopEvent
+
+from .model import CursorSource, CursorWrite
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
 # whose values would take over 48 MB is not parsed. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps
@@ -56,7 +57,9 @@ def parse_value(data: bytes) -> tuple[Json, str]:
     """Parses a file that belongs to one source: the value, and why it does not parse ("")."""
     if not data.strip():
         return None, "it is empty"
-    if len(data) > _SMALL and _size_in_memory(data) > _IN_MEMORY:
+    # An upper estimate of the bytes that the values take.
+    weights = ((b"{", 184), (b"[", 64), (b",", 40), (b'"', 32))
+    if len(data) > _SMALL and 3 * len(data) + sum(data.count(sign) * size for sign, size in weights) > _IN_MEMORY:
         return None, f"its values would take over {_IN_MEMORY >> 20} MB of memory, not read"
     try:
         return json.loads(data), ""
@@ -64,11 +67,6 @@ def parse_value(data: bytes) -> tuple[Json, str]:
         return None, "it is cut off" if _cut_off(problem) else f"not JSON at byte {problem.pos}"
     except (ValueError, RecursionError):
         return None, "not JSON"
-
-
-def _size_in_memory(data: bytes) -> int:
-    """An upper estimate of the bytes that the values in this JSON take."""
-    return 3 * len(data) + 184 * data.count(b"{") + 64 * data.count(b"[") + 40 * data.count(b",") + 32 * data.count(b'"')
 
 
 def within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json], int, frozenset[str]]:
@@ -680,33 +678,33 @@ Holders = Callable[[os.stat_result, int], tuple[LockHolder, ...]]
 """Gives the holders of a lock on the file with this status, or on the lock beside it in this open folder."""
 
 
-class CursorFiles:
-    """The cursor files in some folders. A file that has not changed is not read again."""
+class CursorFiles(Struct, dict=True):
+    """The cursor files in some folders. A file that has not changed is not read again.
 
-    def __init__(
-        self, world: System, *, writers: WriterWatch | None = None, named: Sequence[str] = (),
-        watcher: CursorWatcher | None = None, whole: bool = False,
-    ) -> None:  # fmt: skip
-        """``named``: cursor files, or folders of them, in place of those in the folders looked at. ``watcher`` watches them
-        between two looks. ``whole``: every source and section is kept in full, for a caller that looks once."""
-        self._clock = world.clock
-        self._named = [os.path.abspath(path) for path in named]
-        self._writers = writers
-        self._watcher = watcher
-        self._whole = whole
+    ``named``: cursor files, or folders of them, in place of those in the folders looked at. ``watcher`` watches them between two
+    looks. ``whole``: every source and section is kept in full, for a caller that looks once."""
+
+    _world: System
+    writers: WriterWatch | None = None
+    named: Sequence[str] = ()
+    watcher: CursorWatcher | None = None
+    whole: bool = False
+    _known: dict[str, tuple[Content, CursorSource]] = {}
+    """Each file as it was last seen, and its content."""
+    _seen: set[str] = set()
+
+    def __post_init__(self) -> None:
+        self.named = [os.path.abspath(path) for path in self.named]
         self._journal = CursorJournal()
-        self._known: dict[str, tuple[Content, CursorSource]] = {}
-        """Each file as it was last seen, and its content."""
-        self._seen: set[str] = set()
         self._temp_files = FolderNames(lambda name: name != _SHARED and name.startswith(TEMP_BEGINS), _TEMP_AT_MOST)
 
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
         """Looks at the cursor files in ``folders``, (path as shown, descriptor) of the spool and of its parent; the first one
         that has cursors is taken."""
-        if not self._named:
+        if not self.named:
             return next((found for path, fd in folders if (found := tuple(self._in(path, fd, holders)))), ())
-        with named_folders(self._named) as opened:
-            return tuple(one for path in self._named for one in self._of_name(path, dict(opened), holders))
+        with named_folders(self.named) as opened:
+            return tuple(one for path in self.named for one in self._of_name(path, dict(opened), holders))
 
     def _of_name(self, path: str, opened: dict[str, int], holders: Holders) -> Iterator[CursorSource]:
         if path in opened:
@@ -724,8 +722,8 @@ class CursorFiles:
     def _in(self, path: str, fd: int, holders: Holders) -> Iterator[CursorSource]:
         yield from self._read(path, fd, [_SHARED], holders, shared=True)
         with suppress(OSError), opened_below(fd, "cursors") as folder:  # usually there is no such folder
-            if self._watcher is not None:
-                self._watcher.follow(folder, whole=True)
+            if self.watcher is not None:
+                self.watcher.follow(folder, whole=True)
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
             yield from self._read(os.path.join(path, "cursors"), folder, names[:_FILES_AT_MOST], holders, shared=False)
 
@@ -734,24 +732,24 @@ class CursorFiles:
     ) -> Iterator[CursorSource]:
         """Reads those of the files ``names`` that exist in ``folder``, open as ``fd``, with their temporary files, their lock and
         their journal. ``shared``: by several sources. ``named``: a file that is not called ``*.json``, maybe."""
-        if self._writers is not None:
+        if self.writers is not None:
             with suppress(OSError):  # its file system reports no writers
-                self._writers.follow(fd, named)
-        writes = self._journal.since(folder, fd, self._clock())  # first: what it has was published before the files are read
+                self.writers.follow(fd, named)
+        writes = self._journal.since(folder, fd, self._world.clock())  # first: what it has was published before
         for name in names:
             one = self._file(os.path.join(folder, name), name, fd, holders, shared=shared)
             if one is None:
                 continue
             temp_files: set[str] = set()
             if shared and name == _SHARED:  # those that lie beside the file or were reported
-                reported = self._watcher.follow(fd) if self._watcher is not None else ()
+                reported = self.watcher.follow(fd) if self.watcher is not None else ()
                 temp_files = {*self._temp_files.of(folder, fd), *reported}
             yield one.replace(
                 temp_files=tuple(sorted(temp_files)), lock_there=_is_lock_there(fd), journal=tuple(writes.get(name, ()))
             )
 
     def _file(self, path: str, name: str, fd: int, holders: Holders, *, shared: bool) -> CursorSource | None:
-        versions = self._watcher.take(fd, name) if self._watcher is not None else None
+        versions = self.watcher.take(fd, name) if self.watcher is not None else None
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -765,7 +763,7 @@ class CursorFiles:
         if not versions:
             if known is not None and (versions is not None or known[0][0] == _state(found)):
                 return known[1].replace(lock_holders=holders(found, fd))
-            now = read_version(name, fd, self._clock(), handles=self._writers is not None)
+            now = read_version(name, fd, self._world.clock(), handles=self.writers is not None)
             if now is None:
                 return None
             versions = [now.replace(unread=0 if versions is not None else None)]
@@ -788,9 +786,9 @@ class CursorFiles:
         if shared and not error and not isinstance(value, dict):
             error = "not an object: one section for each source is expected"
         sections: Any = None if error else value if shared else {os.path.basename(path).removesuffix(".json"): value}
-        writer = None if self._writers is None else self._writers.writer(version.handle)
+        writer = None if self.writers is None else self.writers.writer(version.handle)
         left_out, cut = 0, frozenset[str]()
-        if sections is not None and not self._whole:
+        if sections is not None and not self.whole:
             sections, left_out, cut = within_budget(sections, len(version.data))
         return CursorSource(
             path, shared, sections, error, version.mtime, version.state, writer=writer, unread=version.unread,

@@ -8,8 +8,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from spooltop.cursors.model import CursorSection, CursorWrite, direction, order, pick, shown
 from spooltop.model import Json, LockHolder, age, escape, interval, program
+
+from .model import CursorSection, CursorWrite, direction, order, pick, shown
 
 RING = 200
 """Most writes that are kept of each source."""
@@ -136,7 +137,8 @@ class CursorHistory:
         while at in recent:
             at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
         step, key = self.direction_to(value), self.key(value)
-        over = self._moves_since(key) if step < 0 else None
+        recent_changes = enumerate(itertools.islice(reversed(self.changes), _STALE), 1)
+        over = None if step >= 0 else next((moves for moves, one in recent_changes if self.key(one.old) == key), None)
         write = write.replace(at=at, value=value, shown=self.shown(value), back=step < 0, old=self.value, over=over)
         self.ring.appendleft(write)
         self._written += 1
@@ -164,11 +166,6 @@ class CursorHistory:
         self.value = value
         self.moved_at, self.moved_is_bound = at, False
         self._trim()
-
-    def _moves_since(self, key: str) -> int | None:
-        """Returns how many moves ago it had the value with this key, None if that is longer ago than a stale copy can be."""
-        recent = itertools.islice(reversed(self.changes), _STALE)
-        return next((moves for moves, change in enumerate(recent, 1) if self.key(change.old) == key), None)
 
     def _judge(self, write: CursorSection, *, known: bool) -> None:
         """Marks ``write``, the newest, as a lost update if it is one, and earlier changes that it proves to be lost updates.
@@ -279,11 +276,6 @@ class CursorHistory:
     def every(self) -> float | None:
         """The learnt interval between forward moves (the median), None before three of them."""
         return usual_interval(self._forward)
-
-    @property
-    def all_journaled(self) -> bool:
-        """True if the journal has every write since watching began: no other program writes this source."""
-        return bool(self.writes) and all(write.journaled for write in self.writes)
 
     def explained(self, times: Sequence[float] | None = None) -> float | None:
         """Returns the seconds of silence that are normal for it: three times the usual interval, or 1.5 times the longest.
@@ -406,8 +398,10 @@ def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
     silent = max(0.0, now - history.written_at)
     times = history.journal_writes if shared else [write.at for write in reversed(history.writes)]
     limit = history.explained(times)
-    if limit is None or silent <= limit or (shared and not history.all_journaled):
+    if limit is None or silent <= limit:
         return ""
+    if shared and not (history.writes and all(write.journaled for write in history.writes)):
+        return ""  # another program writes this source too
     words = f"not written for {age(silent)}, every {interval(usual_interval(times))} before"
     return words if history.repeats_ever else f"{words}; or nothing was new: it was never written without a move"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from time import sleep
 from typing import Any
 
 from spooltop.backends.directory.storage import OpenOptions, System
@@ -296,7 +296,7 @@ class _Patient(LogFiles):
         while not super().lock(fd, shared=shared):
             if waited >= PATIENCE or self._stop():
                 raise Skipped(f"{LOCK} is held by another for {waited:.0f} s; spooltop locks says by whom")
-            time.sleep(_TICK)
+            sleep(_TICK)
             waited += _TICK
         return True
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from spooltop.cursors.model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
+from msgspec import Struct, field
+
 from spooltop.engine.files import GrowingFiles
 from spooltop.model import Observation, Problem, Redactor, Severity, UsageError
 from spooltop.model.vocabulary import Action, Environ, Frozen, JsonObject, age, escape, fit, interval
@@ -36,6 +37,7 @@ from .history import (
     undecided,
     writers_of,
 )
+from .model import Cursor, CursorSection, CursorSource, CursorWrite, Poll, cursor_fields
 
 # A cursor file that is watched: the history of each source that it ever had, from its versions and its journal.
 
@@ -54,41 +56,37 @@ _OFTEN = 2
 """Number of returns to one value that count as reverts in a file that is otherwise the same as before."""
 
 
-class WatchedFile:
-    """A cursor file over many looks. ``fields`` gives the field of a source's section that holds its cursor, None if it is
-    detected; ``room`` is the largest number of writes that may be kept of each source now."""
+class WatchedFile(Struct):
+    """A cursor file over many looks: the ``source`` as it was last seen, without its content. ``field`` gives the field of a
+    source's section that holds its cursor, None if it is detected; ``room`` is the largest number of writes that may be kept of
+    each source now. ``sections`` is its content when it last parsed, at ``good_at``; ``error`` is the reason why it does not
+    parse now. ``gone_since`` are the sources that it no longer has. ``left_out`` counts those that are not watched, because they
+    are too many or their names too long. ``journaled``: the journal has recorded a write. ``unread`` is (when, how many) writes
+    that were not read."""
 
-    def __init__(self, source: CursorSource, fields: Callable[[str], str | None], room: Callable[[], int]) -> None:
-        self.path = source.path
-        self.shared = source.shared
-        self.source = source
-        """It as it was last seen, without its content."""
-        self.sections: JsonObject = {}
-        """Its content when it last parsed."""
-        self.histories: dict[str, CursorHistory] = {}
-        self.gone_since: dict[str, float] = {}
-        """Sources that it no longer has, and since when."""
-        self.away_since: float | None = None
-        self.error = ""
-        """The reason why it does not parse now."""
-        self.good_at: float | None = None
-        self.journaled = False
-        """True once the journal recorded a write."""
-        self.left_out = 0
-        """The number of its sources that are not watched, because they are too many or their names too long."""
-        self.cut: frozenset[str] = frozenset()
-        self._field = fields
-        self._room = room
-        self._stamp: Hashable = None
-        self._previous = self._looked_at = self._read_at = 0.0
-        self._content = 0
-        """A hash of its content that changes with each section separately."""
-        self._contents: deque[int] = deque(maxlen=_STATES)
-        """The hashes of earlier contents."""
-        self._unread: deque[tuple[float, int]] = deque(maxlen=RING)
-        """(when, how many) writes that were not read."""
-        self._temp_files: dict[str, float] = {}
-        """Names of temporary files beside it, and since when they have been seen."""
+    source: CursorSource
+    _field: Callable[[str], str | None]
+    _room: Callable[[], int]
+    sections: JsonObject = {}
+    histories: dict[str, CursorHistory] = {}
+    gone_since: dict[str, float] = {}
+    away_since: float | None = None
+    error: str = ""
+    good_at: float | None = None
+    journaled: bool = False
+    left_out: int = 0
+    cut: frozenset[str] = frozenset()
+    unread: deque[tuple[float, int]] = field(default_factory=partial(deque, maxlen=RING))
+    _stamp: Hashable = None
+    _previous: float = 0.0
+    _looked_at: float = 0.0
+    _read_at: float = 0.0
+    _content: int = 0
+    """A hash of its content that changes with each section separately."""
+    _contents: deque[int] = field(default_factory=partial(deque, maxlen=_STATES))
+    """The hashes of earlier contents."""
+    _temp_files: dict[str, float] = {}
+    """Names of temporary files beside it, and since when they have been seen."""
 
     def add(self, source: CursorSource, now: float) -> None:
         """Takes one look at ``now``. Never raises for the content of the file."""
@@ -125,10 +123,6 @@ class WatchedFile:
         seen = self._temp_files.items()
         return tuple(sorted(name for name, since in seen if re.fullmatch(COMMON_TEMP, name) or now - since >= _LEFT_BEHIND))
 
-    def unread_since(self, since: float) -> int:
-        """Counts the writes since ``since`` (epoch seconds) that were not read."""
-        return sum(many for at, many in self._unread if at >= since)
-
     def _lines_of(self, source: CursorSource, lines: list[CursorWrite]) -> Iterator[CursorWrite | None]:
         """Returns for each version the line of the journal that describes exactly its change. Removes all of them from ``lines``
         first: none is about a write before an earlier version, which was not read."""
@@ -159,7 +153,9 @@ class WatchedFile:
         all lines are about it or earlier versions.
         """
         first = self.good_at is None
-        at = self._written_at(version.mtime, now)
+        # the file's own time of writing if it is plausible, else when it was seen
+        earliest = 0.0 if first else min(self._previous, self._read_at) - 1.0
+        at = version.mtime if earliest < version.mtime <= now else now
         before, after = self.sections, version.sections or {}
         noted: set[str] = set()
         unread = version.unread
@@ -171,7 +167,7 @@ class WatchedFile:
         if same and not noted:
             return
         if unread:
-            self._unread.append((now, unread))
+            self.unread.append((now, unread))
         exact = None if version.unread is None else version.unread == 0
         both = {} if first else {**before, **after}
         changed = [name for name in both if _differs(before, after, name)]
@@ -194,7 +190,7 @@ class WatchedFile:
                 self.histories[name] = self._history(plain, name, seen_at=now)
             elif name in noted and history.is_at(value):
                 history.value = value  # the journal has this write
-            elif (not self.shared and not same) or name in changed or name in noted:
+            elif (not self.source.shared and not same) or name in changed or name in noted:
                 # in a shared file a write that left this section as it was is as likely another source's
                 if own is not None and own.source == name and history.is_at(own.old):
                     history.journal_writes.append(own.at)
@@ -211,7 +207,9 @@ class WatchedFile:
             if name not in after:
                 self.gone_since.setdefault(name, at if not first else now)
         self.sections, self._read_at, self.good_at = after, now, now
-        self._forget_gone()
+        too_many = max(0, len(self.histories) - _SOURCES)
+        for gone in sorted(self.gone_since, key=self.gone_since.__getitem__)[:too_many]:  # the longest first
+            del self.histories[gone], self.gone_since[gone]
         if newest and lines and self._take_lines(after, lines, now, known=True):
             for name, value in after.items():
                 if not (history := self.histories[name]).is_at(value):
@@ -220,15 +218,8 @@ class WatchedFile:
     def _history(self, first: CursorSection, source: str, *, seen_at: float, before: bool = False) -> CursorHistory:
         return CursorHistory(
             first, seen_at=seen_at, field=self._field(source), before=before, room=self._room,
-            often=_OFTEN if self.shared else OFTEN,
+            often=_OFTEN if self.source.shared else OFTEN,
         )  # fmt: skip
-
-    def _forget_gone(self) -> None:
-        """Forgets the sources that have been gone longest, if there are too many."""
-        too_many = len(self.histories) - _SOURCES
-        if too_many > 0:
-            for gone in sorted(self.gone_since, key=self.gone_since.__getitem__)[:too_many]:
-                del self.histories[gone], self.gone_since[gone]
 
     def _note_content(self, sections: JsonObject, changed: Sequence[str]) -> None:
         self._contents.append(self._content)
@@ -270,11 +261,6 @@ class WatchedFile:
                 history.add_journaled(one, now, known=True)
                 found |= set() if changed_nothing else {one.source}
         return found
-
-    def _written_at(self, mtime: float, now: float) -> float:
-        """Returns the file's own time of writing if it is plausible, else when it was seen."""
-        earliest = 0.0 if self.good_at is None else min(self._previous, self._read_at) - 1.0
-        return mtime if earliest < mtime <= now else now
 
 
 def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
@@ -533,7 +519,7 @@ class CursorWatch(FeatureRules):
     def problems(self, seen: RuleInput) -> Iterator[Problem]:
         for file in self._files.values():
             if file.error:
-                text, sources = f"{base_name(file.path)} cannot be read: {escape(file.error)}", len(file.histories)
+                text, sources = f"{base_name(file.source.path)} cannot be read: {escape(file.error)}", len(file.histories)
                 if sources:
                     text += f"; last good values of {sources} kept"
                 first = self._first_source(file)
@@ -552,7 +538,7 @@ class CursorWatch(FeatureRules):
                 continue
             first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            text = f"{base_name(file.path)} is written unsafely: {first}{more} seen"
+            text = f"{base_name(file.source.path)} is written unsafely: {first}{more} seen"
             yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=self._first_source(file))
 
     def _reverted(self, seen: RuleInput, cursor: Cursor) -> str:
@@ -567,7 +553,7 @@ class CursorWatch(FeatureRules):
         return f"{text}{who}{len(recent_of(lost, seen.now, window))})" if who else text
 
     def _first_source(self, file: WatchedFile) -> str | None:
-        return next((cursor.source for cursor in self.cursors if cursor.file == file.path), None)
+        return next((cursor.source for cursor in self.cursors if cursor.file == file.source.path), None)
 
     def not_judged(self) -> Iterator[str]:
         few = [
@@ -599,7 +585,7 @@ class CursorWatch(FeatureRules):
     def not_visible(self) -> Iterator[str]:
         for file in self._files.values():
             if file.left_out:
-                yield f"{file.left_out:,} more sources in {escape(file.path.rpartition('/')[2])}"
+                yield f"{file.left_out:,} more sources in {escape(file.source.path.rpartition('/')[2])}"
 
     def plan_options(self, action: Action, options: JsonObject) -> JsonObject:
         if action is not Action.SET_CURSOR or "highest" in options:
@@ -622,14 +608,15 @@ class CursorWatch(FeatureRules):
         return len(history.changes) if history else 0
 
     def _cursors(self, file: WatchedFile, now: float) -> Iterator[Cursor]:
+        last = file.source
         if file.error and not file.histories:
-            name = os.path.basename(file.path)
+            name = os.path.basename(last.path)
             yield Cursor(
-                source=name if file.shared else name.removesuffix(".json"), value=None, shown="?", verdict="unreadable",
-                evidence=escape(file.error), file=file.path, shared=file.shared, lock_holders=file.source.lock_holders,
+                source=name if last.shared else name.removesuffix(".json"), value=None, shown="?", verdict="unreadable",
+                evidence=escape(file.error), file=last.path, shared=last.shared, lock_holders=last.lock_holders,
             )  # fmt: skip
         since = now - self.window
-        unread = file.unread_since(since)
+        unread = sum(many for at, many in file.unread if at >= since)
         for source, history in file.histories.items():
             polls = self._polls.get(source) or PollHistory()
             by_log = polls.unexplained(history.steps_back)
@@ -645,8 +632,8 @@ class CursorWatch(FeatureRules):
             recent_losses = recent_of(lost, now, self.window)
             times = {change.at for change in lost}
             writes = sum(write.at >= since for write in history.writes)
-            behind, exact = file.source.behind.get(source, (None, True))
-            if not file.source.in_file:
+            behind, exact = last.behind.get(source, (None, True))
+            if not last.in_file:
                 verdict, evidence = on_a_server(verdict, evidence, behind, exact=exact)
             yield Cursor(
                 source=source,
@@ -655,21 +642,21 @@ class CursorWatch(FeatureRules):
                 field=history.field,
                 verdict=verdict,
                 evidence=evidence,
-                file=file.path,
-                shared=file.shared,
+                file=last.path,
+                shared=last.shared,
                 moved_at=history.moved_at,
                 moved_is_bound=history.moved_is_bound,
                 every=history.every,
-                writes=writes if writes or not file.shared else None,
+                writes=writes if writes or not last.shared else None,
                 writes_unread=unread,
                 reverts=history.reverts + by_log,
                 reverts_recent=recent,
                 reverts_is_bound=bool(unread or by_log),
                 history=tuple(one.replace(lost=one.at in times) if one.lost else one for one in history.ring),
-                lock_holders=file.source.lock_holders,
+                lock_holders=last.lock_holders,
                 suspects=suspected_writers(recent_losses),
                 reverted_by=writers_of(recent_losses),
-                in_file=file.source.in_file,
+                in_file=last.in_file,
                 behind=behind,
                 behind_is_bound=not exact,
                 unsafe=tuple(self._unsafe_words(file, history, now)),
@@ -679,7 +666,7 @@ class CursorWatch(FeatureRules):
             )
 
     def _unsafe_words(self, file: WatchedFile, history: CursorHistory, now: float) -> Iterator[str]:
-        shared = file.shared and len(file.histories) > 1
+        shared = file.source.shared and len(file.histories) > 1
         writes = history.writes if shared else []
         if writes and (bare := sum(write.lock_there is False for write in writes)):
             yield f"{bare} of {len(writes)} writes without the lock: there is no .cursors.lock"
@@ -696,7 +683,7 @@ class CursorWatch(FeatureRules):
     def _verdict(
         self, file: WatchedFile, source: str, history: CursorHistory, now: float, *, at_least: bool
     ) -> tuple[str, str, int]:
-        name = escape(os.path.basename(file.path))
+        name = escape(os.path.basename(file.source.path))
         if file.away_since is not None:
             return "missing", f"{name} is gone for {age(now - file.away_since)}; last {history.shown(history.value)}", 0
         if file.error:
@@ -705,7 +692,7 @@ class CursorWatch(FeatureRules):
         if source in file.gone_since:
             gone = age(now - file.gone_since[source])
             return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
-        return judge(history, now, shared=file.shared, window=self.window, at_least=at_least)
+        return judge(history, now, shared=file.source.shared, window=self.window, at_least=at_least)
 
 
 RULES = CursorWatch

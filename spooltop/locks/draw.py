@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from spooltop.model import Lock, LockHolder, Snapshot, escape, program, since
-from spooltop.model import vocabulary as units
+from spooltop.model import Lock, LockHolder, Snapshot, at_least, escape, percent, program, since
 from spooltop.model.query import Fields
 from spooltop.tui.draw.elements import (
     BLANK,
@@ -152,7 +151,7 @@ def locks_used(snapshot: Snapshot) -> Line:
     if not tries:
         return BLANK
     failing = any(problem.code == "lock-failures" for problem in snapshot.problems)
-    share = units.percent(in_vain, tries) if tries >= _TRIES else "—"
+    share = percent(in_vain, tries) if tries >= _TRIES else "—"
     return join(Style.WARN(f"{in_vain:,} timed out", failing), f" ({share}) of {tries:,} attempts over 5m")
 
 
@@ -265,4 +264,4 @@ def _who(one: LockHolder) -> str:
 
 
 def _since(one: LockHolder, now: float) -> str:
-    return "" if one.since is None else units.at_least(max(0.0, now - one.since))
+    return "" if one.since is None else at_least(max(0.0, now - one.since))

@@ -428,19 +428,20 @@ _LOOKED_FOR = 1.0
 _EXISTS = "no kernel lock; if its existence is the lock, it does not name its holder"
 
 
-class LockFiles:
-    """The lock files in some folders, looked at once a second at most. Remembers since when each party was seen."""
+class LockFiles(Struct, dict=True):
+    """The lock files in some folders, looked at once a second at most. Remembers since when each party was seen. ``tickets``: the
+    first folder is itself a queue, which is read at each look."""
 
-    def __init__(self, world: System, *, tickets: bool = False) -> None:
-        """``tickets``: the first folder is itself a queue, which is read at each look."""
-        self._world = world
-        self._tickets = tickets
-        self._gone: dict[tuple[str, int, float], str] = {}
-        self._kernel_locked: set[tuple[int, int]] = set()
-        self._looked: float | None = None
-        self._last: tuple[Lock, ...] = ()
-        self._since: dict[tuple[tuple[int, int], int, bool], float] = {}
-        """When each party was first seen: by the device and the inode of the file, its pid, and whether it waits."""
+    _world: System
+    tickets: bool = False
+    _gone: dict[tuple[str, int, float], str] = {}
+    _kernel_locked: set[tuple[int, int]] = set()
+    _looked: float | None = None
+    _last: tuple[Lock, ...] = ()
+    _since: dict[tuple[tuple[int, int], int, bool], float] = {}
+    """When each party was first seen: by the device and the inode of the file, its pid, and whether it waits."""
+
+    def __post_init__(self) -> None:
         self._names = FolderNames(is_lock_name, _LOCKS_AT_MOST)
 
     def look(
@@ -452,7 +453,7 @@ class LockFiles:
         """The locks in ``folders``: (path as shown, descriptor). ``table`` is called only where there is a lock file. ``boxes``
         are those of the folders that hold messages, with the names of the locks in them."""
         now = self._world.monotonic()
-        if self._looked is not None and now - self._looked < _LOOKED_FOR and not self._tickets:
+        if self._looked is not None and now - self._looked < _LOOKED_FOR and not self.tickets:
             return self._last
         self._looked = now
         found: list[Lock] = []
@@ -487,7 +488,7 @@ class LockFiles:
                     lock = self._lock(folder, whole, name, status, known, before, queued=queued)
                 found += [lock] if lock is not None else []
         self._kernel_locked &= files
-        if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
+        if self.tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
             path, fd = folders[0]
             queue = LockFolder(self._world, fd, self._gone).ticket_queue(path, ".")
             found[:0] = [queue] if queue is not None else []

@@ -279,7 +279,10 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         found = [self._pin(lock, state, request) for lock in wanted]
         items = [item for one in found if isinstance(one, list) for item in one]
         refused = [one for one in found if isinstance(one, Refusal) and not request.selection.everything]
-        return Candidates(items, refused, _notes(items), missing)
+        notes = ("The next process that asks for it then gets it.",) if items else ()
+        if items and all(ref_of(item, LockRef).record.is_ticket for item in items):
+            notes = ("The next waiter then gets the lock.",)
+        return Candidates(items, refused, notes, missing)
 
     def _pin(self, lock: Lock, folders: list[tuple[str, int]], request: Request) -> list[Item] | Refusal:
         """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
@@ -449,9 +452,3 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
 
 def _folder_of(one: LockRecord, folders: list[tuple[str, int]]) -> int | None:
     return next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
-
-
-def _notes(items: list[Item]) -> tuple[str, ...]:
-    tickets = all(ref_of(item, LockRef).record.is_ticket for item in items)
-    note = "The next waiter then gets the lock." if tickets else "The next process that asks for it then gets it."
-    return (note,) if items else ()

@@ -13,7 +13,7 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import overload
 
@@ -25,7 +25,6 @@ from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model import Observation, Operator, Redactor, full_name, has_scheme
 from spooltop.model.plan import (
     Actor,
-    AuditLine,
     AuditTrail,
     Confirm,
     Item,
@@ -191,6 +190,15 @@ def id_words(items: Sequence[Item]) -> list[str]:
     return [id_word(item.id if seen[item.id] == 1 else item.name) for item in items]
 
 
+def _flags(options: JsonObject) -> Iterator[str]:
+    """Writes options as flags, without those that are None. What is not printable is escaped; what a command would take for
+    another flag is one word with its own."""
+    for name, value in options.items():
+        if value is not None:
+            word = str(value) if str(value).isprintable() else escape(str(value))
+            yield from (f"--{name}={word}",) if word.startswith("-") else (f"--{name}", word)
+
+
 def shell_lines(plan: Plan) -> list[str]:
     """Lines of the command of ``plan`` for pasting into a shell, not escaped for a screen. Ids for stdin follow in a
     here-document; if there are too many for a clipboard, the command repeats the selection instead."""
@@ -327,10 +335,6 @@ _MOST_REASONS = 5
 _PUTS_BACK = (Action.REQUEUE, Action.RELEASE)
 
 
-def _new_operation() -> str:
-    return os.urandom(5).hex()
-
-
 class Operations(Struct, eq=False):
     """Plans and applies changes to a target. ``target`` is its name as it is shown, ``flags`` are the options that a command
     needs to open it (``--as spool``); ``clock`` returns epoch seconds. ``copies`` receives what the journal says of
@@ -341,7 +345,7 @@ class Operations(Struct, eq=False):
     operator: Operator
     target: str
     clock: Clock = time.time
-    new_operation: Callable[[], str] = _new_operation
+    new_operation: Callable[[], str] = lambda: os.urandom(5).hex()
     flags: tuple[str, ...] = ()
     syslog: Callable[[str], None] = to_syslog
     copies: Callable[[str], None] | None = None
@@ -429,16 +433,11 @@ class Operations(Struct, eq=False):
         if action is Action.UNLOCK:
             return (*words, *slowly, *map(id_word, dict.fromkeys(str(item.row.key) for item in items)))
         if action in WHOLE:
-            text = str(options.get("reason") or "")
-            reason = text if text.isprintable() else escape(text)
-            return (*words, *([f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []))
+            return (*words, *_flags({"reason": options.get("reason") or None}))
         if action is Action.INJECT:
-            for flag in _INJECT_FLAGS:
-                value = options.get(flag)
-                if value is not None and not (flag == "text" and options.get("file") is not None):
-                    word = str(value)
-                    words += [f"--{flag}", word if word.isprintable() else escape(word)]
-            return (*words, *slowly, *(["--canary"] if options.get("canary") else []))
+            text = options.get("text") if options.get("file") is None else None  # else it is that of the file
+            flags = _flags({name: options.get(name) for name in _INJECT_FLAGS} | {"text": text})
+            return (*words, *flags, *slowly, *(["--canary"] if options.get("canary") else []))
         boxes = {item.box for item in items} or ({selection.box} if selection.box else set())
         box = boxes.pop() if len(boxes) == 1 else None
         if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
@@ -522,12 +521,11 @@ class Operations(Struct, eq=False):
         if not self.redactor:
             return trail
         text = self.redactor.text  # also in lines that were written before the setting was made
-
-        def hidden(line: AuditLine) -> AuditLine:
+        lines = []
+        for line in trail.lines:
             results = tuple(one.replace(reason=text(one.reason)) for one in line.results)
-            return line.replace(names=tuple(map(text, line.names)), results=results)
-
-        return trail.replace(lines=tuple(map(hidden, trail.lines)))
+            lines.append(line.replace(names=tuple(map(text, line.names)), results=results))
+        return trail.replace(lines=tuple(lines))
 
     def close(self) -> None:
         self.operator.close()

@@ -6,7 +6,6 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -60,8 +59,7 @@ def test_a_set_waits_for_the_lock_and_not_for_ever(cursors: Cursors, monkeypatch
             if ends:
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
-        defaults = "spooltop.cursors.operator.CursorOperator.__init__.__kwdefaults__"
-        monkeypatch.setitem(resolve_name(defaults), "wait", wait)
+        monkeypatch.setattr("spooltop.cursors.operator.sleep", wait)
         [one] = cursors.do(Action.SET_CURSOR, NONE, source="imessage", value=89640)[1].items
     assert (len(waits) == 1) is ends and waits
     assert one.reason == ("" if ends else ".cursors.lock is held by another for 10 s; spooltop locks says by whom")
