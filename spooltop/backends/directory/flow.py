@@ -23,7 +23,7 @@ from spooltop.engine.names import Name
 from spooltop.model import Box, Completion, Flow, HolderFlow, Return, Row, TrackedMessage, Verdict, began
 
 from ..log_store import JOURNAL, LogFiles, LogLines, LogStore
-from .scan import BoxScan, SetAsideBoxes, put_us
+from .scan import BoxScan, SetAsideBoxes
 from .storage import epoch
 from .watcher import LATE, EventReport, Events
 
@@ -170,12 +170,11 @@ class MessageTracker(Struct):
         return self._tracks.get(id) or self._canaries.get(id)
 
     def where(
-        self, ids: Sequence[str], since: float, now: float, new: BoxScan, rows: Iterable[Row], times: Mapping[str, int], *,
-        current: bool,
-    ) -> dict[str, TrackedMessage]:  # fmt: skip
+        self, ids: Sequence[str], since: float, now: float, new: BoxScan, rows: Iterable[Row], *, current: bool
+    ) -> dict[str, TrackedMessage]:
         """Locates the first ``TRACKED_AT_MOST`` of ``ids``; all other messages are no longer tracked. Claims that began before
-        ``since`` do not count. ``new``, ``rows`` (claims and files in ``tmp``) and ``times`` (µs of names that hold no time) are
-        those of the last look; ``current``: ``new`` has not changed since it was scanned."""
+        ``since`` do not count. ``new`` and ``rows`` (claims and files in ``tmp``) are those of the last look; ``current``:
+        ``new`` has not changed since it was scanned."""
         ids = ids[:TRACKED_AT_MOST]
         if any(id not in self._tracks for id in ids):
             self._searched_scan = -1
@@ -193,7 +192,7 @@ class MessageTracker(Struct):
                 track.verdict = row.verdict
         self._find(new)
         boxes = {id: self._box(id, track) for id, track in self._tracks.items()}
-        self._count_older({id for id, box in boxes.items() if box is Box.NEW}, new, times)
+        self._count_older({id for id, box in boxes.items() if box is Box.NEW}, new)
 
         def tracked(id: str, track: _Track, box: Box | None) -> TrackedMessage:
             gone = None
@@ -239,7 +238,7 @@ class MessageTracker(Struct):
                 return box
         return self._set_aside.ids().get(id)
 
-    def _count_older(self, waiting: set[str], new: BoxScan, times: Mapping[str, int]) -> None:
+    def _count_older(self, waiting: set[str], new: BoxScan) -> None:
         """Sets the position of each waiting message: one more than the number of older messages in ``new``. Consumers take
         messages by time, then by name. Does nothing if neither the scan nor the messages have changed."""
         if not waiting or (new.number, frozenset(waiting)) == self._counted:
@@ -248,7 +247,7 @@ class MessageTracker(Struct):
         mine: list[tuple[int, str, str]] = []
         for id in waiting:
             raw = self._tracks[id].new or ""
-            when = put_us(raw, times)
+            when = new.put_us(raw)
             self._tracks[id].position = None
             if when is not None:
                 mine.append((when, raw, id))
@@ -261,7 +260,7 @@ class MessageTracker(Struct):
         for raw in new.names:
             if raw[16:17] == "." and raw[:16] > last and raw[:16].isdecimal():
                 continue  # the usual form, which sorts as text like the number
-            when = put_us(raw, times)
+            when = new.put_us(raw)
             if when is not None and (key := (when, raw)) < keys[-1]:
                 older[bisect_right(keys, key)] += 1
         for (_, _, id), total in zip(mine, accumulate(older), strict=False):

@@ -24,7 +24,7 @@ from spooltop.model import query as filters
 
 from ..access import closed_words, user_name
 from ..row_listing import matcher
-from .scan import BoxScan, pieces, put_us
+from .scan import BoxScan, pieces
 from .storage import FORMS_AT_MOST, folders_dir, kind_of_file, named_like, safe_name
 
 # Decides about messages in ``new`` by their names.
@@ -134,10 +134,10 @@ class Order(NamedTuple):
         return (self.known[::-1] if reverse else self.known) + self.unknown
 
 
-def time_of(times: Mapping[str, int]) -> ValueOf:
-    """The time of the put, in µs; ``times`` holds those of names without one."""
+def time_of(scan: BoxScan) -> ValueOf:
+    """The time of the put, in µs."""
     def value(raw: str) -> float | None:
-        when = put_us(raw, times)
+        when = scan.put_us(raw)
         return None if when is None else float(when)  # floats hold the µs of this millennium exactly and compare fastest
     return value
 
@@ -181,8 +181,7 @@ AT_ONCE = 150
 
 class NameListing(Struct, eq=False, kw_only=True):
     """List over the names of a scan in which nothing was judged: four bytes a message for the order, and rows only for the
-    window. ``status`` looks a name up in the box (lstat(2), None if it has gone), ``row`` makes its row. ``times`` are put times
-    (µs) of names that contain none.
+    window. ``status`` looks a name up in the box (lstat(2), None if it has gone), ``row`` makes its row.
 
     The order of all names by a column is kept with the scan. While it is made, the list reports to ``progress`` how much is done,
     how many names match so far, and the first of them by name, or the last (``_backwards``), because most names begin with their
@@ -193,7 +192,6 @@ class NameListing(Struct, eq=False, kw_only=True):
     scan: BoxScan
     status: Callable[[str], os.stat_result | None]
     row: Callable[[str, os.stat_result | None], Row]
-    times: Mapping[str, int]
     now: float
     generation: int
     cancelled: Stop
@@ -228,7 +226,7 @@ class NameListing(Struct, eq=False, kw_only=True):
         if mask is not None and kept is not None:
             return kept.only(mask)
         value: ValueOf = {
-            "age": time_of(self.times), "held": time_of(self.times), "size": self._size,
+            "age": time_of(self.scan), "held": time_of(self.scan), "size": self._size,
             "source": lambda raw: _name_like(raw).source, "tries": lambda raw: _name_like(raw).attempts,
         }.get(key[1], str)  # fmt: skip
         gathered = 0.9 if key[1] == "size" else 0.6  # for sizes each file is looked up

@@ -76,10 +76,6 @@ class _FolderReader:
             if opened is not None:
                 opened.close()
 
-    def _locks(self, folders: Sequence[OpenFolder], within: Mapping[str, tuple[str, ...]]) -> tuple[Lock, ...]:
-        """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
-        return self._lock_files.look(folders, self._world.lock_table, within)
-
     def _locks_used(self, folders: list[OpenFolder], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
         """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
         spool."""
@@ -161,7 +157,7 @@ class DirectoryReader(_FolderReader):
             return self._unseen(now, problem)
         if reopened:
             self._stop_listening()  # it does so in directories that no longer have these names
-        mount = self._spool.mount(dirs)
+        mount = self._spool.mount
         report = self._take_events(dirs, mount)
         taken_at = self._world.clock()  # the events until then are counted, however long the look takes
         self._tracker.add_events(report.batches)
@@ -193,7 +189,6 @@ class DirectoryReader(_FolderReader):
             counts = counters.read(dirs)
         with suppress(OSError):
             paused = read_pause(dirs)
-        times = self._boxes.times(Box.NEW)
         locks_had, locks_given_up = self._locks_used(folders, counts)
         return Observation(
             target=self.path,
@@ -213,7 +208,7 @@ class DirectoryReader(_FolderReader):
             flow=flow,
             disk=disk_of(dirs.root, mount, dirs),
             cursors=cursors,
-            locks=self._locks([*folders, *opened.values()], within),
+            locks=self._lock_files.look([*folders, *opened.values()], self._world.lock_table, within),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
             suppressed=counters.total(counts, counters.DUPLICATE),
@@ -221,7 +216,7 @@ class DirectoryReader(_FolderReader):
             paused=paused,
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
-            ages=None if self._mail or new.error else new.once("ages", partial(age_counter, new, times)).ages(now),
+            ages=None if self._mail or new.error else new.once("ages", partial(age_counter, new)).ages(now),
             who=who_am_i(capabilities, read_only=self._options.read_only, dirs=dirs),
             capabilities=capabilities,
             watch=self._watch(report, mount),
@@ -239,8 +234,8 @@ class DirectoryReader(_FolderReader):
         complete = False
         if (scan := self._scans.get(box)) is not None and (row := self._by_name.get(box)) is not None:
             return NameListing(
-                query=query, scan=scan, status=partial(self._spool.status, box), row=row, times=self._boxes.times(box),
-                now=self._world.clock(), generation=self._generation, cancelled=cancelled, progress=progress,
+                query=query, scan=scan, status=partial(self._spool.status, box), row=row, now=self._world.clock(),
+                generation=self._generation, cancelled=cancelled, progress=progress,
             )  # fmt: skip
         if scan is not None:
             judged, all_of_it = self._judged.of(box)
@@ -264,16 +259,15 @@ class DirectoryReader(_FolderReader):
         new = self._scans.get(Box.NEW)
         if new is None or self._spool.dirs is None or self._spool.dirs.new is None:
             return {}
-        times = self._boxes.times(Box.NEW)
         current = self._boxes.is_current(self._spool.dirs.new)
         rows = chain(self._judged.claims, self._judged.tmp)
-        return self._tracker.where(ids, since, self._world.clock(), new, rows, times, current=current)
+        return self._tracker.where(ids, since, self._world.clock(), new, rows, current=current)
 
     def consumers(self) -> ConsumerList:
         dirs, judged = self._spool.dirs, self._judged
         if dirs is None or self._mail:
             return ConsumerList(taken_at=self._taken_at)
-        certainty = self._judge.certainty(self._spool.mount(dirs))
+        certainty = self._judge.certainty(self._spool.mount)
         return self._consumers.gather(dirs, judged.claims, certainty, self._taken_at, complete=judged.all_claims)
 
     def holders(self, key: Key) -> Holders:
@@ -393,7 +387,7 @@ class StandaloneReader(_FolderReader):
         folders = self._folders
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
             folders = [*folders, self._in_full[1]]
-        locks = self._locks(folders, {})
+        locks = self._lock_files.look(folders, self._world.lock_table, {})
         cursors = self._cursors(self._folders) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)
         now = self._world.clock()

@@ -43,12 +43,11 @@ class FreshLook:
         that nothing was seen in it is no word on what is there. Raises ``Stopped`` where ``progress`` does."""
         with self._one_at_a_time:
             dirs = self._opened(box)
-            times: dict[str, int] = {}
-            scan = _scan(dirs, box, untimed=times)
+            scan = _scan(dirs, box)
             progress.check()
             if scan.error:
                 raise self._unreadable(box, scan.error)
-            mount = self._spool.mount(dirs)
+            mount = self._spool.mount
             if box is Box.TMP:
                 staged = self._staging.add_to(scan, dirs, unseen=False)
                 files, _ = self._judge.tmp.look(dirs, mount, staged, self._judge.certainty(mount), progress)
@@ -59,7 +58,7 @@ class FreshLook:
                     len(names), lambda part: names[part], lambda: iter([names]),
                     lambda names, tails: [JudgedClaim.of(rows[name]) for name in names],
                 )  # fmt: skip
-            order = by_column(scan.names, time_of(times), None, lambda share: progress.stopped())
+            order = by_column(scan.names, time_of(scan), None, lambda share: progress.stopped())
             progress.check()  # a list that was broken off is empty
             assert order is not None  # it was not broken off
             places = order.places(reverse=False)
@@ -72,7 +71,7 @@ class FreshLook:
                 def judged(names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
                     with self._one_at_a_time:
                         dirs = self._opened(Box.CUR)
-                        certainty = self._judge.certainty(self._spool.mount(dirs))
+                        certainty = self._judge.certainty(self._spool.mount)
                         return self._judge.claims.judge_names(dirs, names, tails, tested, certainty)
 
                 judge = judged
@@ -86,7 +85,7 @@ class FreshLook:
         ``Unreadable``."""
         with self._one_at_a_time:
             dirs = self._opened(box)
-            mount = self._spool.mount(dirs)
+            mount = self._spool.mount
             certainty = self._judge.certainty(mount)
             try:
                 if box is Box.CUR:
@@ -99,7 +98,7 @@ class FreshLook:
         """Returns an observation of the claims alone, of which at most a thousand are judged. Raises ``Unreadable``."""
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
-            mount, claims = self._spool.mount(dirs), _scan(dirs, Box.CUR, at_most=_FOR_THE_NOTE)
+            mount, claims = self._spool.mount, _scan(dirs, Box.CUR, _FOR_THE_NOTE)
             scans = {Box.CUR: claims, Box.NEW: BoxScan(), Box.TMP: BoxScan()}
             judge = RowJudge(self._world, self._options)
             judged = judge.look(dirs, mount, scans)
@@ -124,8 +123,8 @@ class FreshLook:
         return Unreadable(what, "nothing was done; try again when it can be read", path=self._path)
 
 
-def _scan(dirs: SpoolDirs, box: Box, *, untimed: dict[str, int] | None = None, at_most: int | None = None) -> BoxScan:
+def _scan(dirs: SpoolDirs, box: Box, at_most: int | None = None) -> BoxScan:
     try:
-        return scan_box(dirs.box(box), sizes=False, untimed=untimed, at_most=at_most)
+        return scan_box(dirs.box(box), sizes=False, at_most=at_most)
     except OSError:
         return BoxScan(complete=False, error=why_closed(dirs, box))

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from spooltop.engine import names
 from spooltop.engine import set_aside as shelf
@@ -93,23 +94,25 @@ _IDS = r"([^,/]+)[^/]*/"
 T = TypeVar("T")
 
 
-class BoxScan(Frozen):
-    """Result of one scan. ``oldest`` is in microseconds since the epoch, other times are seconds of the monotonic clock.
+class BoxScan(Struct):
+    """Result of one scan, not changed once that is through. ``oldest`` is in microseconds since the epoch, other times are
+    seconds of the monotonic clock.
 
     ``oldest`` is the earliest time found in a name (for names without a time: mtime), with the name. ``irregular`` are names
     that are not regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other
-    box; ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them).
-    ``staged`` are the files of ``tmp`` in staging directories, ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is
-    False where the directory changed during the scan, or so shortly before that it may change again and keep its mtime;
-    ``complete`` is False where the listing broke off.
+    box; ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``times``
+    are the mtimes (µs) of the names that hold no time. ``staged`` are the files of ``tmp`` in staging directories,
+    ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is False where the directory changed during the scan, or so shortly
+    before that it may change again and keep its mtime; ``complete`` is False where the listing broke off.
     """
 
-    names: list[str] = field(default_factory=list)
+    names: list[str] = []
     oldest: tuple[int, str] | None = None
-    irregular: Sequence[str] = ()
-    duplicates: Sequence[str] = ()
-    tried: Sequence[str] = ()
+    irregular: list[str] = []
+    duplicates: list[str] = []
+    tried: list[str] = []
     tried_all: bool = True
+    times: dict[str, int] = {}
     bytes: int | None = None
     bytes_estimated: bool = False
     generation: Generation | None = None
@@ -122,7 +125,7 @@ class BoxScan(Frozen):
     as_of: float = 0.0
     number: int = 0
     staged: tuple[str, ...] = ()
-    kept: dict[object, Any] = field(default_factory=dict)
+    kept: dict[object, Any] = {}
     """Values derived from ``names``, for as long as there is no newer scan."""
 
     def once(self, what: str, make: Callable[[], T]) -> T:
@@ -138,94 +141,36 @@ class BoxScan(Frozen):
         return None if self.oldest is None else self.oldest[0] / 1e6
 
 
-Scans = Mapping[Box, BoxScan]
-"""The scans of ``tmp``, ``new`` and ``cur``."""
+    def put_us(self, name: str) -> int | None:
+        """Returns the time of a put (µs since the epoch): that in the name, else the mtime."""
+        at = names.enqueued_us(name)
+        return self.times.get(name) if at is None else at
 
-
-def put_us(name: str, times: Mapping[str, int]) -> int | None:
-    """Returns the time of a put (µs since the epoch): that in the name, else that in ``times``."""
-    at = names.enqueued_us(name)
-    return times.get(name) if at is None else at
-
-
-def scan_box(
-    fd: int, *, ids: Set[str] = frozenset(), untimed: dict[str, int] | None = None, sizes: bool = True, at_most: int | None = None
-) -> BoxScan:
-    """Lists the directory behind ``fd`` to its end. Never raises for what the directory does: ``error`` says it.
-
-    ``ids`` are ids to look out for (those of the other box). ``untimed`` is the cache name → mtime in µs of names that hold
-    no time; it is rewritten to what is still there. ``sizes``: exact bytes up to 200 files, else an estimate. At most ``at_most``
-    entries are read.
-    """
-    untimed = {} if untimed is None else untimed
-    tally = _Tally(ids, untimed)
-    error = ""
-    total = None
-    before: Generation | None = None
-    clean = estimated = False
-    began, worked = time.monotonic(), time.thread_time()
-    try:
-        with opened(".", fd) as own:
-            before = generation_of(own)
-            with os.scandir(own) as entries:
-                some_or_all = islice(entries, at_most)
-                while some := list(islice(some_or_all, _AT_ONCE)):
-                    tally.add(own, some)
-            clean = before == generation_of(own) and before[2] / 1e9 < time.time() - _COARSE
-            if sizes:
-                total, estimated = _bytes(own, tally.names)
-    except OSError as problem:
-        error, clean = _why(problem), False
-    untimed.clear()
-    untimed.update(tally.kept)
-    return BoxScan(
-        tally.names, tally.oldest, tally.irregular, tally.duplicates, tally.tried[:_TRIED_AT_MOST],
-        len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, clean, not error, error,
-        time.monotonic() - began, time.thread_time() - worked,
-    )  # fmt: skip
-
-
-def _why(problem: OSError) -> str:
-    return "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
-
-
-class _Tally(Struct):
-    """Collects the facts about each name during a scan. ``known`` is the cache of ``scan_box``, ``kept`` its new content."""
-
-    _ids: Set[str]
-    _known: dict[str, int]
-    names: list[str] = []
-    irregular: list[str] = []
-    duplicates: list[str] = []
-    tried: list[str] = []
-    kept: dict[str, int] = {}
-    oldest: tuple[int, str] | None = None
-    """The earliest time (µs since the epoch) and its name."""
-
-    def add(self, own: int, entries: Sequence[os.DirEntry[str]]) -> None:
-        """Adds entries of a directory, all at once if all are plain files with a time in front."""
+    def add(self, own: int, entries: Sequence[os.DirEntry[str]], ids: Set[str], known: Mapping[str, int]) -> None:
+        """Adds entries of the directory ``own``, all at once if all are plain files with a time in front; ``ids`` and ``known``
+        as for ``scan_box``."""
         regular = [entry.is_file(follow_symlinks=False) for entry in entries]
         found = [entry.name for entry in entries]
         joined = "/".join([*found, ""])
         if not all(regular) or not joined.isascii() or not _PLAIN.fullmatch(joined):
             for name, is_file in zip(found, regular, strict=True):
-                self._take(own, name, is_file)
+                self._take(own, name, is_file, ids, known)
             return
         self.names += found
         if ",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
             self.tried += filter(None, re.findall(_TRIED, joined))
         first = min(found)  # names of the usual form sort as text like the number
         self._note_time(int(first[:16]), first)
-        if self._ids and not self._ids.isdisjoint(re.findall(_IDS, joined)):
-            self.duplicates += [name for name in found if name.partition(",")[0] in self._ids]
+        if ids and not ids.isdisjoint(re.findall(_IDS, joined)):
+            self.duplicates += [name for name in found if name.partition(",")[0] in ids]
 
-    def _take(self, own: int, name: str, is_file: bool) -> None:
+    def _take(self, own: int, name: str, is_file: bool, ids: Set[str], known: Mapping[str, int]) -> None:
         if name[0] == ".":
             return
         self.names.append(name)
         if ",n=" in name and len(self.tried) <= _TRIED_AT_MOST and any(re.findall(_TRIED, name + "/")):
             self.tried.append(name)
-        if name.partition(",")[0] in self._ids:
+        if name.partition(",")[0] in ids:
             self.duplicates.append(name)
         too_long = is_file and not names.claimable(name)
         if (too_long or not is_file) and len(self.irregular) < _IRREGULAR_AT_MOST:
@@ -234,17 +179,53 @@ class _Tally(Struct):
             return
         when = names.enqueued_us(name)
         if when is None:
-            when = self._known.get(name)
-            if when is None and len(self.kept) < _UNTIMED_AT_MOST:
+            when = known.get(name)
+            if when is None and len(self.times) < _UNTIMED_AT_MOST:
                 with suppress(OSError):  # gone since, so it has no age
                     when = os.lstat(name, dir_fd=own).st_mtime_ns // 1_000
-            if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
-                self.kept[name] = when
+            if when is not None and len(self.times) < _UNTIMED_AT_MOST:
+                self.times[name] = when
         if when is not None:
             self._note_time(when, name)
 
     def _note_time(self, when: int, name: str) -> None:
         self.oldest = min(self.oldest or (when, name), (when, name))
+
+
+Scans = Mapping[Box, BoxScan]
+"""The scans of ``tmp``, ``new`` and ``cur``."""
+
+
+def scan_box(
+    fd: int, *, ids: Set[str] = frozenset(), known: Mapping[str, int] = {}, sizes: bool = True, at_most: int | None = None
+) -> BoxScan:
+    """Lists the directory behind ``fd`` to its end. Never raises for what the directory does: ``error`` says it.
+
+    ``ids`` are ids to look out for (those of the other box). ``known`` are the ``times`` of the scan before. ``sizes``: exact
+    bytes up to 200 files, else an estimate. At most ``at_most`` entries are read.
+    """
+    scan = BoxScan()
+    began, worked = time.monotonic(), time.thread_time()
+    try:
+        with opened(".", fd) as own:
+            scan.generation = before = generation_of(own)
+            with os.scandir(own) as entries:
+                some_or_all = islice(entries, at_most)
+                while some := list(islice(some_or_all, _AT_ONCE)):
+                    scan.add(own, some, ids, known)
+            scan.clean = before == generation_of(own) and before[2] / 1e9 < time.time() - _COARSE
+            if sizes:
+                scan.bytes, scan.bytes_estimated = _bytes(own, scan.names)
+    except OSError as problem:
+        scan.error, scan.clean, scan.complete = _why(problem), False, False
+    scan.tried_all = len(scan.tried) <= _TRIED_AT_MOST
+    del scan.tried[_TRIED_AT_MOST:]
+    scan.duration, scan.effort = time.monotonic() - began, time.thread_time() - worked
+    return scan
+
+
+def _why(problem: OSError) -> str:
+    return "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
 
 
 def _bytes(fd: int, names: Sequence[str]) -> tuple[int | None, bool]:
@@ -360,7 +341,7 @@ class StagingScanner(Struct):
         except OSError:
             self._folders, complete = {}, False
         staged = tuple(in_folder(name, folder) for folder, listed in self._folders.items() for name in listed.names)
-        return scan.replace(staged=staged, complete=scan.complete and complete)
+        return replace(scan, staged=staged, complete=scan.complete and complete)
 
     def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
         """The times of the last change of the directories that were there at the last look. Raises ``OSError``."""
@@ -528,8 +509,8 @@ _LOOKED_AT = 5_000
 """Names that are read: all of a smaller box, an even sample of a larger one."""
 
 
-def age_counter(scan: BoxScan, times: Mapping[str, int]) -> AgeCounter:
-    """Reads the ages of the messages in a scan. ``times`` are the mtimes in µs of names that hold no time."""
+def age_counter(scan: BoxScan) -> AgeCounter:
+    """Reads the ages of the messages in a scan."""
     count = len(scan.names)
     put_at: list[tuple[str | None, float | None]] = []
     sources: dict[str, str | None] = {}  # names of one source mostly differ only in their ids
@@ -537,7 +518,7 @@ def age_counter(scan: BoxScan, times: Mapping[str, int]) -> AgeCounter:
         form = raw[16:17] + raw.partition(",")[2]
         if form not in sources:
             sources[form] = names.parse(raw, claimed=False).source if ",s=" in raw else None
-        put_at.append((sources[form], epoch(put_us(raw, times))))
+        put_at.append((sources[form], epoch(scan.put_us(raw))))
     return AgeCounter(put_at, count)
 
 
@@ -567,10 +548,8 @@ class BoxScanner(Struct):
     least: float = 0.1
     sizes: bool = True
     scan: Callable[..., BoxScan] = scan_box
-    times: dict[str, int] = {}
-    """mtime in µs of the names that hold no time."""
     _last_at: float = 0.0
-    last: BoxScan = BoxScan()
+    last: BoxScan = field(default_factory=BoxScan)
     due: float | None = None
     """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
 
@@ -608,12 +587,13 @@ class BoxScanner(Struct):
             self.due = self._last_at + wait
             return last
         as_of = self._world.clock()
-        scan = self.scan(fd, ids=ids, untimed=self.times, sizes=self.sizes)
+        scan = self.scan(fd, ids=ids, known=last.times, sizes=self.sizes)
         self._last_at = now
         if unseen and not force and same and _same_names(last, scan):
-            self.last = last.replace(clean=scan.clean, duration=scan.duration, effort=scan.effort, as_of=as_of)
+            self.last = replace(last, clean=scan.clean, duration=scan.duration, effort=scan.effort, as_of=as_of)
             return self.last
-        self.last = scan.replace(as_of=as_of, number=last.number + 1)
+        scan.as_of, scan.number = as_of, last.number + 1
+        self.last = scan
         if not scan.clean:
             self.due = now + self._rest(scan, unseen)
         return self.last
@@ -707,10 +687,6 @@ class Boxes:
     def period(self) -> float:
         """Seconds from one listing to the next where only time tells when to list."""
         return max(1.0, *(scanner.period for scanner in self._scanners.values()))
-
-    def times(self, box: Box) -> dict[str, int]:
-        """Returns the mtime in µs of the names that hold no time."""
-        return self._scanners[box].times
 
     def is_current(self, new: int) -> bool:
         """True if ``new``, an open directory, has not changed since its last scan."""

@@ -189,38 +189,31 @@ _MOUNT_FOR = 5.0
 
 
 class OpenSpool(Struct):
-    """Descriptors of one spool and of its parent directory, and its mount."""
+    """Descriptors of one spool and of its parent directory, and its mount, None where the kernel does not report it."""
 
     path: str
     _world: System
     dirs: SpoolDirs | None = None
+    mount: Mount | None = None
+    _mount_at: float = float("-inf")
     _parent: int = -1
-    _mount: tuple[float, Mount | None] | None = None
 
     def open(self) -> tuple[SpoolDirs, bool]:
-        """Returns the open directories, and True if they were opened just now. Raises ``OSError`` if the spool is gone or
-        closed."""
+        """Returns the open directories, and True if they were opened just now. The mount is looked up every few seconds, because
+        it may become read-only. Raises ``OSError`` if the spool is gone or closed."""
         dirs = self.dirs
-        if dirs is not None:
-            if _same(dirs):
-                return dirs, False
+        fresh = dirs is None or not _same(dirs)
+        if dirs is None or fresh:
             self.close()
-        self.dirs = dirs = SpoolDirs(self.path, self._world.files)
-        self._mount = None
-        try:
+            self.dirs = dirs = SpoolDirs(self.path, self._world.files)
             parent = os.path.dirname(self.path)
-            if parent != self.path:
-                self._parent = self._world.files.open_dir(parent, follow=True)
-        except OSError:
-            self._parent = -1  # the parent may be closed to us; then no locks or cursors beside the spool are shown
-        return dirs, True
-
-    def mount(self, dirs: SpoolDirs) -> Mount | None:
-        """Returns the mount of the spool. It is looked up every few seconds, because it may become read-only."""
+            with suppress(OSError):  # the parent may be closed to us; then no locks or cursors beside the spool are shown
+                if parent != self.path:
+                    self._parent = self._world.files.open_dir(parent, follow=True)
         at = self._world.monotonic()
-        if self._mount is None or at - self._mount[0] >= _MOUNT_FOR:
-            self._mount = (at, mount_of(dirs.root))
-        return self._mount[1]
+        if fresh or at - self._mount_at >= _MOUNT_FOR:
+            self._mount_at, self.mount = at, mount_of(dirs.root)
+        return dirs, fresh
 
     def folders(self, dirs: SpoolDirs) -> list[OpenFolder]:
         """Returns (path, descriptor) of the spool and of its parent directory, where locks and cursors are looked for."""

@@ -154,7 +154,7 @@ def test_a_directory_that_changes_while_it_is_listed_is_due_again(box: int, tmp_
             if changes:
                 (tmp_path / "1795220920000001.1.vm").touch()
 
-    scanner = BoxScanner(System(), scan=lambda fd, **more: scan_box(fd, **{**more, "untimed": Known()}))
+    scanner = BoxScanner(System(), scan=lambda fd, **more: scan_box(fd, **{**more, "known": Known()}))
     scanner.look(box)
     assert (scanner.due is not None) is changes
 
