@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Annotated, BinaryIO
 from weakref import WeakSet
 
-from msgspec import Meta, MsgspecError, json
+from msgspec import Meta, MsgspecError, Struct, json
 
 from spooltop.model import Box, Clock, Frozen, LockTimedOut, PutUnknown, Refused, SpooltopError, Unreadable, UsageError, mover_of
 
@@ -140,16 +140,13 @@ _OPEN_AT_MOST = 32
 """Number of directories that drafts of one producer may be in at a time: a large group commit has many drafts."""
 
 
-class DraftDir:
+class DraftDir(Struct, eq=False, weakref=True):
     """An open directory for drafts; ``left`` is the number of drafts until the next directory. A staging directory is closed when
     nothing refers to this object any more."""
 
-    __slots__ = ("__weakref__", "_close", "fd", "left")
-
-    def __init__(self, fd: int, left: float, close: Callable[[int], None] | None = None) -> None:
-        self.fd = fd
-        self.left = left
-        self._close = close
+    fd: int
+    left: float
+    _close: Callable[[int], None] | None = None
 
     def __del__(self) -> None:
         if self._close is not None:
@@ -356,8 +353,7 @@ GROUP = 32
 
 
 class MessageId(str):
-    """Id that ``Spool.put`` returns for a chosen ``id`` or a ``key``. ``duplicate`` is True if nothing was put because the
-    message already existed.
+    """Id that ``Spool.put`` returns. ``duplicate`` is True if nothing was put because the message already existed.
 
     >>> import tempfile
     >>> from spooltop.engine import Spool
@@ -366,12 +362,14 @@ class MessageId(str):
     [False, True]
     """
 
-    duplicate: bool
+    duplicate = False
 
-    def __new__(cls, id: str, *, duplicate: bool = False) -> MessageId:
-        made = super().__new__(cls, id)
-        made.duplicate = duplicate
-        return made
+
+def existing_id(id: str) -> MessageId:
+    """The id of a message that existed already, so that nothing was put."""
+    existing = MessageId(id)
+    existing.duplicate = True
+    return existing
 
 
 class Producer(TmpWriter):
@@ -396,7 +394,7 @@ class Producer(TmpWriter):
         """Prevents a forked child from using an id that the parent may use too; called in the child."""
         self._ids.forget()
 
-    def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> str:
+    def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> MessageId:
         """Enqueues a message under a generated id and without a key; a fast path of ``put``. Returns the id."""
         id = name = self._ids.next(self._clock)
         if source is not None or not_before is not None or canary:
@@ -415,7 +413,7 @@ class Producer(TmpWriter):
             raise failed.error from None
         except OSError as error:
             raise translate(error, self._path, "put") from error
-        return id
+        return MessageId(id)
 
     def _taken_away(self) -> SpooltopError:
         what = "the file in tmp was taken away before it was delivered"
@@ -450,7 +448,7 @@ class Producer(TmpWriter):
             if id is not None:
                 if find(self._dirs, id) is not None:
                     self._count(DUPLICATE, source or "")
-                    return MessageId(id, duplicate=True)
+                    return existing_id(id)
                 self._clear(name)
             inode = self.write(name, data, durable, id is None)
             if key is not None and (known := self._record(key, name, durable)) is not None:
@@ -460,14 +458,14 @@ class Producer(TmpWriter):
             except FileExistsError:
                 if parse(name, claimed=False).id != chosen:
                     raise
-                return MessageId(chosen, duplicate=True)  # the same id arrived in between, from someone who does not lock
+                return existing_id(chosen)  # the same id arrived in between, from someone who does not lock
             except FileNotFoundError:
                 if key is None:
                     raise self._taken_away() from None
                 # another put with this key finished the move
             if durable:
                 self.settle(chosen, emptied=key is not None)
-            return MessageId(chosen, duplicate=False)
+            return MessageId(chosen)
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
@@ -627,7 +625,7 @@ class Producer(TmpWriter):
     def _finish(self, known: Record, source: str | None, durable: bool) -> MessageId:
         self._complete(known, durable)
         self._count(DUPLICATE, source or "")
-        return MessageId(known.id, duplicate=True)
+        return existing_id(known.id)
 
     def _complete(self, known: Record, durable: bool) -> None:
         try:

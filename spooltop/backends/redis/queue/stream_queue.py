@@ -15,7 +15,7 @@ from redis import exceptions as redis_errors
 from spooltop.engine.arguments import MAX_ATTEMPTS, Data, check_bytes, check_data, check_number, check_seconds, check_text
 from spooltop.engine.host import iterated_by, tell_in_children
 from spooltop.engine.pausing import pause_from
-from spooltop.engine.producer import MessageId
+from spooltop.engine.producer import MessageId, existing_id
 from spooltop.engine.waiting import ArrivalWatch
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model import Closing, Guarantee, OthersClaims, Pause, QueueIdentity, escape, json_object, mover_of
@@ -187,7 +187,7 @@ class StreamQueue(Closing):
             record, claim = self._record(key)
             self._redis.register_script(PUT)([self._names.stream, record], [claim, window, *fields], pipe)
             ((found, duplicate),) = self._executed(pipe)
-        return MessageId(text_of(found), duplicate=bool(duplicate))
+        return (existing_id if duplicate else MessageId)(text_of(found))
 
     def put_many(self, messages: Iterable[Data], *, source: str | None = None) -> list[str]:
         """Adds messages in groups of 100, each as a whole, and returns their ids, in order. Raises as ``put``; ``PutUnknown.ids``
