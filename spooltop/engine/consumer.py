@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
 from weakref import ref
 
+from msgspec import Struct
+
 from spooltop.model import ClaimLost, Closed, InterruptedMove, QueueCounts, QueueIdentity, SpooltopError, Unreadable, UsageError
 from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict, escape
 
@@ -81,12 +83,14 @@ class HeldClaim:
         kind = type(self).__name__
         raise TypeError(f"a {kind} cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
 
+    __copy__ = __reduce__
+
     def __repr__(self) -> str:
         claim: Any = self
         return f"<{type(self).__name__} {claim.id!r} attempt {claim.attempt}{' ended' if claim.ended else ''}>"
 
 
-class Claim(HeldClaim):
+class Claim(HeldClaim, Struct, eq=False, weakref=True):
     """A claimed message. ``with claim:`` acks at the end, and releases with a delay on an exception.
 
     ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. If somebody took the claim away, each step
@@ -106,16 +110,13 @@ class Claim(HeldClaim):
     ('back in new, for 2 seconds', 1, None)
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_failed", "_keep", "_parsed", "base", "ended", "name")
-
-    def __init__(self, consumer: Consumer, base: str, name: str, failed: int, keep: object) -> None:
-        self.ended = True  # until its consumer knows it
-        self._consumer = consumer
-        self._keep = keep  # a spool that its owner lets go of stays open for the claims that he holds
-        self._parsed: Name | None = None
-        self.base = base
-        self.name = name
-        self._failed = failed
+    _consumer: Consumer
+    base: str
+    name: str
+    _failed: int
+    _keep: object  # a spool that its owner lets go of stays open for the claims that he holds
+    ended: bool = True  # until its consumer knows it
+    _parsed: Name | None = None
 
     @property
     def parsed(self) -> Name:
@@ -235,7 +236,7 @@ class Claim(HeldClaim):
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, exception, traceback))
 
     def __del__(self) -> None:
-        if not getattr(self, "ended", True) and not self._consumer.is_closed:  # an interrupt may have kept it from being made
+        if not self.ended and not self._consumer.is_closed:
             self._consumer.drop(self)  # before the warning, which may be made an error
             warn_dropped(self.id)
 
