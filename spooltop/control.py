@@ -121,7 +121,7 @@ _QUIET, _BUSY = 1.0, 0.25
 
 class Control(Struct, eq=False, dict=True, weakref=True):
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
-    or that of a further backend. ``labels`` are the words of that kind.
+    or that of a further backend. ``who_has`` stands before the name of a message in the list of its holders.
 
     ``polls`` adds what the logs of pollers say to each look. The settings files are read again when they change. ``operations``
     opens the operators on first use, so that reading does not wait for them; None for a target that has nothing to change.
@@ -151,7 +151,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
     def __post_init__(self) -> None:
         self.target = self._target.display_name
         self.layout = self._target.kind
-        self.labels = self._target.labels
+        self.who_has = self._target.who_has
         self._calls = OpenCalls(self.target, self._release)
 
     __repr__ = object.__repr__  # its parts know passwords

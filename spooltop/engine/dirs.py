@@ -49,16 +49,11 @@ class SpoolDirs(Closing):
         self._kind: str | None = None
         self._apart: tuple[Box, ...] | None = None
         self.root = self.files.open_dir(self.path, follow=True)
-        self.tmp = self._open(Box.TMP)
-        self.new = self._open(Box.NEW)
-        self.cur = self._open(Box.CUR)
-
-    def _open(self, box: Box) -> int | None:
-        try:
-            return self.files.open_dir(box.value, self.root)
-        except OSError as error:
-            self.errors[box] = error
-            return None
+        for box in LIVE:
+            try:
+                setattr(self, box, self.files.open_dir(box.value, self.root))
+            except OSError as error:
+                self.errors[box] = error
 
     @property
     def missing(self) -> tuple[Box, ...]:
@@ -67,7 +62,7 @@ class SpoolDirs(Closing):
 
     def box(self, box: Box) -> int:
         """The descriptor of ``tmp``, ``new`` or ``cur``. If there is none, raises the error that opening it gave."""
-        fd = {Box.TMP: self.tmp, Box.NEW: self.new, Box.CUR: self.cur}[box]
+        fd: int | None = getattr(self, box)
         if fd is None:
             raise self.errors[box]
         return fd
@@ -174,7 +169,8 @@ class SpoolDirs(Closing):
     def swapped(self) -> Sequence[Box]:
         """The boxes whose name now leads to another directory than the one that is open, or that appeared since."""
         out = []
-        for box, fd in ((Box.TMP, self.tmp), (Box.NEW, self.new), (Box.CUR, self.cur)):
+        for box in LIVE:
+            fd: int | None = getattr(self, box)
             try:
                 now = self.files.stat(box.value, self.root)
             except OSError:

@@ -134,13 +134,6 @@ _SECRET = ("password", "secret", "token")
 """Words in the names of options whose values are not shown."""
 
 
-class Labels(Frozen):
-    """Words of a kind of queue for what all kinds have. ``who`` stands before the name of a message in the list of its holders.
-    Boxes have the same names everywhere: commands and filters take them."""
-
-    who: str = "who has"
-
-
 class Target(Frozen):
     """Identified queue.
 
@@ -148,6 +141,7 @@ class Target(Frozen):
     what was typed, without secrets: it is printed, audited and copied, and opens the same queue again. ``key`` is the same for
     all names of one queue: mutes, kept views and local journals are kept under it. ``where`` belongs to the backend.
     ``read_only`` says why nothing may be changed, ``commands`` how the queue's own program does it (``Capabilities.commands``).
+    ``who_has`` stands before the name of a message in the list of its holders.
     """
 
     kind: str
@@ -155,7 +149,7 @@ class Target(Frozen):
     key: str
     where: object = None
     read_only: str | None = None
-    labels: Labels = Labels()
+    who_has: str = "who has"
     commands: Mapping[Action, str] = {}
 
 

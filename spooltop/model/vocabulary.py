@@ -11,7 +11,6 @@ import math
 import os
 import re
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
@@ -672,11 +671,9 @@ def rate(per_s: float | None, *, signed: bool = False) -> str:
     """
     if per_s is None or not math.isfinite(per_s):
         return "—"
-    if abs(per_s) >= 99.95:
-        return f"{per_s:+,.0f}/s" if signed else f"{per_s:,.0f}/s"
     if abs(per_s) < 0.05:
         return "0.0/s" if signed or per_s == 0 else "<0.1/s"
-    return f"{per_s:+.1f}/s" if signed else f"{per_s:.1f}/s"
+    return f"{per_s:{'+' if signed else '-'}{',.0f' if abs(per_s) >= 99.95 else '.1f'}}/s"
 
 
 def percent(part: float | None, whole: float | None) -> str:
@@ -706,10 +703,7 @@ def clock_time(epoch: float | None, tz: tzinfo | None = None, *, offset: bool = 
         return "—"
     wanted = "%H:%M:%S %z" if offset else "%H:%M:%S"
     try:
-        if tz is None:
-            local = time.localtime(epoch)
-            return time.strftime(wanted, local) if 0 < local.tm_year < 10_000 else "—"
-        return datetime.fromtimestamp(epoch, tz).strftime(wanted)
+        return datetime.fromtimestamp(epoch, tz).astimezone(tz).strftime(wanted)
     except (ValueError, OverflowError, OSError):
         return "—"
 

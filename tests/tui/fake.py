@@ -43,7 +43,6 @@ from spooltop.model.snapshot import (
     Viewer,
     Watch,
 )
-from spooltop.model.target import Labels
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Holders, Json, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
 from spooltop.monitor.spools_watch import Glance
 from tests.clock import NOW
@@ -91,7 +90,7 @@ class FakeControl:
     ``gate`` makes plans wait."""
 
     layout = "spool"
-    labels = Labels()
+    who_has = "who has"
 
     def __init__(
         self, rows: Sequence[Row] = (), *, target: str = "/var/spool/memex", capabilities: Capabilities | None = None

@@ -10,7 +10,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from spooltop.model import Environ, Labels, NotASpool, Queue, QueueOptions, SpooltopError, Target, Unavailable, UsageError, escape
+from spooltop.model import Environ, NotASpool, Queue, QueueOptions, SpooltopError, Target, Unavailable, UsageError, escape
 from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 
 from ..surroundings import Surroundings
@@ -61,7 +61,7 @@ class RedisBackend(Struct):
         if address.group is None or address.pattern:
             with suppress(NotASpool, Unavailable):  # whoever opens it is told
                 address = resolved(address, Login.from_settings(asked.environ))
-        return Target("stream", address.shown, address.shown, address, None, Labels(who="who holds the claim"))
+        return Target("stream", address.shown, address.shown, address, None, "who holds the claim")
 
     def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
         from socket import gethostname

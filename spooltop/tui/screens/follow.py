@@ -291,7 +291,7 @@ class HoldersScreen(TextScreen[None]):
             self.looked_at = self.session.control.now()
 
     def text(self, width: int) -> Lines:
-        inner, at, who = inner_width(width), self.looked_at, self.session.control.labels.who
+        inner, at, who = inner_width(width), self.looked_at, self.session.control.who_has
         body = [dim("looking at all visible processes…")]
         if self.failed:
             body = paragraph(shown(self.failed), inner, Style.WARN)
@@ -302,4 +302,4 @@ class HoldersScreen(TextScreen[None]):
         return panel_frame(f"{who.capitalize()} {name}", looked, body, width)
 
     def do_copy_panel(self) -> None:
-        self.copy_lines(self.text(200), f"{self.session.control.labels.who} {shown(self.about)}")
+        self.copy_lines(self.text(200), f"{self.session.control.who_has} {shown(self.about)}")
