@@ -396,7 +396,7 @@ class SetAsideBoxes(Struct):
 
     def _look(self, dirs: SpoolDirs, box: Box, as_of: float, known: Mapping[str, _Folder]) -> BoxState:
         def read(operation: str, above: int) -> _Folder:
-            listed, metas = _list(operation, above), _Metas(dirs, box, operation) if box is Box.TRASH else None
+            listed, since = _list(operation, above), _times_in(dirs, box, operation) if box is Box.TRASH else None
             total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
             times = array("d")
             with opened(operation, above) as fd:
@@ -405,7 +405,7 @@ class SetAsideBoxes(Struct):
                         found = os.lstat(name, dir_fd=fd)
                     except OSError:
                         continue  # put back meanwhile
-                    times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
+                    times.append(found.st_ctime if since is None else since(name, fd, found.st_ctime))
                     if total is not None and stat.S_ISREG(found.st_mode):
                         total += found.st_size
             return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
@@ -479,28 +479,27 @@ class SetAsideBoxes(Struct):
         )
 
 
-class _Metas(Struct):
-    """Times at which the messages of one operation were set aside. The metadata of a batch are one file with many names, read
-    once, or lie beside the folder. A move changes ctime and nothing else, so ctime is the time where the metadata hold none."""
+def _times_in(dirs: SpoolDirs, box: Box, operation: str) -> Callable[[str, int, float], float]:
+    """Makes what tells when a message of one operation was set aside, by its name, the open folder, and its ctime. The metadata
+    of a batch are one file with many names, read once, or lie beside the folder. A move changes ctime and nothing else, so ctime
+    is the time where the metadata hold none."""
+    read: dict[int | None, float | None] = {}
 
-    _dirs: SpoolDirs
-    _box: Box
-    _operation: str
-    _read: dict[int | None, float | None] = {}
-
-    def time(self, name: str, folder: int, otherwise: float) -> float:
+    def since(name: str, folder: int, otherwise: float) -> float:
         try:
             inode = os.lstat(shelf.meta_name(name), dir_fd=folder).st_ino
         except FileNotFoundError:
             inode = None  # what all in the folder have in common
         except OSError:
             return otherwise
-        if inode not in self._read:
-            if len(self._read) >= _METAS_AT_MOST:
+        if inode not in read:
+            if len(read) >= _METAS_AT_MOST:
                 return otherwise
-            self._read[inode] = time_of(shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name)))
-        at = self._read[inode]
+            read[inode] = time_of(shelf.read_meta(dirs, shelf.Entry(box, operation, name)))
+        at = read[inode]
         return otherwise if at is None else at
+
+    return since
 
 
 # Counts the messages in ``new`` by age and source. It uses the names of the last scan and never reads the directory again.

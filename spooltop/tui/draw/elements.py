@@ -49,12 +49,7 @@ text_width = cell_len
 def safe(name: str) -> str:
     r"""Escapes a raw name or value from a spool for display: ``escape``, and what ``shown`` escapes in addition. ``unescape``
     reverses it, unless the text is longer than any file name: then its middle is left out."""
-    return _safe(_elided(name))
-
-
-@lru_cache(maxsize=256)
-def _safe(name: str) -> str:
-    return _unstack(escape(name))
+    return _unstacked(escape(_elided(name)), True)[0]
 
 
 def shown(words: str) -> str:
@@ -63,12 +58,8 @@ def shown(words: str) -> str:
     width, and a thousand of them on one letter cover the lines around it. A letter without a cell of its own (a Hangul
     vowel), and a mark next to its letter (a vowel of Devanagari), takes a cell in some terminals and none in others."""
     words = _elided(words)
-    return words if words.isascii() and words.isprintable() else _shown(words)
-
-
-@lru_cache(maxsize=256)
-def _shown(words: str) -> str:
-    return _unstack("".join(char if char.isprintable() else _hex(char) for char in words))
+    printable = words if words.isprintable() else "".join(char if char.isprintable() else _hex(char) for char in words)
+    return _unstacked(printable, True)[0]
 
 
 def _elided(text: str) -> str:
@@ -99,10 +90,6 @@ def _form(char: str) -> _Form:
     if cell_len(char):
         return _Form(char, False, True)
     return _Form(_hex(char), char != "\ufe0f" and unicodedata.category(char) in ("Mn", "Me"), False)
-
-
-def _unstack(text: str) -> str:
-    return _unstacked(text, True)[0]
 
 
 def _unstacked(text: str, stacked: bool) -> tuple[str, bool]:

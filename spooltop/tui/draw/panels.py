@@ -527,7 +527,7 @@ def box_table(snapshot: Snapshot, width: int) -> Lines:
         return []
     title = _box_figures("box", "depth", "oldest", "bytes", width)
     if width >= _WITH_HISTORY:
-        unwatched = any(None in _history(snapshot, box) for box in LIVE)
+        unwatched = any(UNWATCHED in spark(snapshot.history.get(box, ()), _CELLS) for box in LIVE)
         title += f"  depth, {duration(snapshot.cell * _CELLS)}, a cell is {duration(snapshot.cell)}"
         title += "  · = not yet watched" if unwatched else ""
     lines = [dim(title), *(_box_line(snapshot, boxes[box], width) for box in LIVE if box in boxes)]
@@ -550,11 +550,6 @@ def boxes_in_a_line(snapshot: Snapshot) -> Line:
     return join(*parts)
 
 
-def _history(snapshot: Snapshot, box: Box) -> list[float | None]:
-    known = list(snapshot.history.get(box, ()))[-_CELLS:]
-    return [None] * (_CELLS - len(known)) + known
-
-
 def _box_figures(name: str, depth: str, oldest: str, amount: str, width: int) -> str:
     return f" {pad(name, 5)}{pad_left(depth, 10)}{pad_left(oldest, 8)}" + (pad_left(amount, 8) if width >= _WITH_BYTES else "")
 
@@ -571,7 +566,7 @@ def _bytes(state: BoxState) -> str:
 
 def _box_line(snapshot: Snapshot, state: BoxState, width: int) -> Line:
     oldest = "?" if state.count is None else ago(state.oldest_at, snapshot.taken_at)
-    graph = ("  ", Style.BAR(spark(_history(snapshot, state.box), _CELLS))) if width >= _WITH_HISTORY else ()
+    graph = ("  ", Style.BAR(spark(snapshot.history.get(state.box, ()), _CELLS))) if width >= _WITH_HISTORY else ()
     line = join(_box_figures(state.box, _depth(state), oldest, _bytes(state), width), *graph, "  ")
     return join(line, _note(snapshot, state, width - line_width(line)))
 
