@@ -352,7 +352,7 @@ def cursor_facts(cursor: Cursor, now: float) -> Fields:
     source = escape(cursor.source)
     age = since(cursor.moved_at, now)
     texts = (source, escape(cursor.shown), cursor.verdict, cursor.verdict.upper(), cursor.evidence, escape(cursor.file))
-    return Fields(texts, (source,), source, age, verdict=cursor.verdict)
+    return Fields(texts, (source,), (source,), age, verdict=cursor.verdict)
 
 
 def cursor_since(result: Result, was: Item, snapshot: Snapshot) -> tuple[str, ...]:

@@ -60,14 +60,14 @@ def ranked(snapshot: Snapshot) -> tuple[Lock, ...]:
 
 
 def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
-    """The facts that a filter finds. ``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids``
+    """The facts that a filter finds. ``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pid``
     are its holders and waiters."""
     parties = (*lock.holders, *lock.waiters)
     commands = (escape(one.command or "") for one in parties)
     texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
     return Fields(
         texts, (escape(lock.path),), age=since(lock.taken_at, now),
-        pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
+        pid=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
     )  # fmt: skip
 
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 
 # The facts that a filter asks for: of messages, consumers, cursors, locks and operations alike. Texts are as shown, that is
-# escaped. A fact that is not known is None; of nothing else may be said that it is so, nor that not.
+# escaped. A fact that is not known is None; of nothing else may be said that it is so, nor that not. But for the texts they are
+# called by the keys of the terms.
 
 class MessageFacts:
     """The facts of a message at ``now`` (epoch seconds), each made when it is asked for: a filter reads a million rows."""
@@ -65,19 +66,19 @@ class MessageFacts:
         yield row.reason
 
     @property
-    def ids(self) -> Collection[str]:
+    def id(self) -> Collection[str]:
         return (escape(self._row.id),)
 
     @property
-    def source(self) -> str:
-        return escape(self._row.source or "")
+    def src(self) -> Collection[str]:
+        return (escape(self._row.source or ""),)
 
     @property
     def age(self) -> float | None:
         return self._row.in_box_age(self._now)
 
     @property
-    def pids(self) -> Collection[int] | None:
+    def pid(self) -> Collection[int] | None:
         owner = self._row.owner
         if owner is None or owner.pid is None:
             return None if self._judged else ()
@@ -97,8 +98,8 @@ class MessageFacts:
         return self._row.verdict or (None if self._judged else "")
 
     @property
-    def errors(self) -> Collection[str]:
-        return escape(self._row.ended or ""), self._row.reason
+    def error(self) -> Iterable[str]:
+        return filter(None, (escape(self._row.ended or ""), self._row.reason))
 
     @property
     def _judged(self) -> bool:
@@ -110,18 +111,18 @@ class Fields(Frozen):
     """Facts that are known at once."""
 
     texts: tuple[str, ...]
-    ids: tuple[str, ...] = ()
-    source: str = ""
+    id: tuple[str, ...] = ()
+    src: tuple[str] = ("",)
     age: float | None = None
-    pids: tuple[int, ...] | None = ()
+    pid: tuple[int, ...] | None = ()
     holder: str | None = ""
     tries: int | None = None
     verdict: str | None = ""
-    errors: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
 
 
 Facts: TypeAlias = MessageFacts | Fields
-"""Anything that a filter can be applied to. ``age`` is in seconds; ``pids`` and ``verdict`` are empty if there are none."""
+"""Anything that a filter can be applied to. ``age`` is in seconds; ``pid`` and ``verdict`` are empty if there are none."""
 
 
 def consumer_facts(consumer: ConsumerRow, now: float) -> Fields:
@@ -133,15 +134,15 @@ def consumer_facts(consumer: ConsumerRow, now: float) -> Fields:
     texts = (pid, *named, consumer.word, consumer.word.lower(), consumer.evidence, *ids)
     pids = None if owner.pid is None else (owner.pid,)
     holder = escape(owner.name or "")
-    return Fields(texts, ids, age=consumer.held(now), pids=pids, holder=holder, verdict=consumer.word.lower())
+    return Fields(texts, ids, age=consumer.held(now), pid=pids, holder=holder, verdict=consumer.word.lower())
 
 
 def operation_facts(record: OperationRecord, now: float) -> Fields:
     """``age`` is the time since it was done; its failures are its errors."""
-    failed = f"{record.failed} failed" if record.failed else ""
     end = "not finished" if record.open else "undone" if record.undone_by else ""
-    texts = (record.operation, str(record.action), escape(record.user), record.words, failed, end)
-    return Fields(texts, (record.operation,), age=max(0.0, now - record.at), errors=(failed, end))
+    errors = tuple(filter(None, (f"{record.failed} failed" if record.failed else "", end)))
+    texts = (record.operation, str(record.action), escape(record.user), record.words, *errors)
+    return Fields(texts, (record.operation,), age=max(0.0, now - record.at), error=errors)
 
 
 # Terms of a filter: how each matches, and how it is written. ``holds(facts)`` is None if the fact is not known; ``str()`` gives
@@ -187,22 +188,17 @@ class Term(Frozen):
     number: float = 0.0
 
     def holds(self, facts: Facts) -> bool | None:
+        fact = getattr(facts, self.key or "texts")
+        if fact is None:
+            return None
         match self.key:
-            case "":
-                return any(map(self.words.found_in, facts.texts))
-            case "src":
-                return facts.source == self.words.text if self.compare else self.words.found_in(facts.source)
-            case "id":
-                return any(map(self.words.found_in, facts.ids))
-            case "error":
-                return any(error and self.words.found_in(error) for error in facts.errors)
             case "pid":
-                return None if facts.pids is None else self.number in facts.pids
+                return self.number in fact
             case "age" | "tries":
-                number = facts.age if self.key == "age" else facts.tries
-                return None if number is None else COMPARE[self.compare](number, self.number)
-        text = facts.holder if self.key == "holder" else facts.verdict
-        return None if text is None else text == self.words.text
+                return COMPARE[self.compare](fact, self.number)
+            case "holder" | "verdict":
+                return bool(fact == self.words.text)
+        return self.words.text in fact if self.compare else any(map(self.words.found_in, fact))
 
     def __str__(self) -> str:
         text = self.words.text
