@@ -22,7 +22,7 @@ from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict,
 
 from .arguments import AfterClose, Data, check_data, check_seconds, check_text, closed
 from .dirs import OpenBoxes, SpoolDirs
-from .files import open_regular
+from .files import IRREGULAR, open_regular
 from .host import is_its_child, tell_in_children
 from .mail import refuse_mail
 from .names import LATEST, Name, claimable, in_cur, is_mail_name, not_before, parse, requeued_name
@@ -34,8 +34,6 @@ from .syscalls import translate, translating
 from .waiting import Backlog
 
 _T = TypeVar("_T")
-_IRREGULAR = frozenset((errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO))
-"""Errors of reading anything other than a regular file."""
 
 # A claimed message, held by this process.
 
@@ -568,7 +566,7 @@ class Consumer:
                 if doing == "release" and isinstance(error, FileExistsError):
                     what = f"{claim.id!r} cannot go back: another message of that name is in new"
                     raise SpooltopError(what, "it stays in cur; requeue it when the other one is gone", path=self._path) from None
-                if doing == "read" and error.errno in _IRREGULAR:
+                if doing == "read" and error.errno in IRREGULAR:
                     raise not_regular(self._path) from None
                 raise translate(error, self._path, doing) from error
 

@@ -497,9 +497,9 @@ def mode_like(like: os.stat_result, directory: bool) -> int:
 # under any name in it. So no link is followed, nothing is waited for, only regular files are read, and only as many bytes as
 # the caller expects.
 
-IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
-"""Errors of ``open_regular`` for anything other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a socket
-(ENXIO)."""
+IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ESPIPE, errno.EISDIR})
+"""Errors of opening and reading anything other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a socket
+(ENXIO), a pipe (ESPIPE), a directory (EISDIR)."""
 
 
 class NotRegular(OSError):

@@ -5,7 +5,6 @@ They are not spools: attempts are not counted, and nothing is delivered again. U
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import time
@@ -14,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from spooltop.model import Clock, Unreadable
 
-from .files import Files, open_regular
+from .files import IRREGULAR, Files, open_regular
 from .host import is_gone, this_machine
 
 _LOCK = ".lock"
@@ -73,7 +72,7 @@ def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathL
             data = files.content(fd)
     except OSError as error:
         files.move(mine, folder, name, folder)  # raises if a new file has come meanwhile: then both exist
-        if error.errno in (errno.EINVAL, errno.ELOOP, errno.ESPIPE, errno.EISDIR):
+        if error.errno in IRREGULAR:
             raise Unreadable("not a regular file", path=path) from None
         raise
     files.unlink(mine, folder)
