@@ -1,1 +1,1 @@
-"""Reads a queue for a monitoring system, through the same control as the dashboard; examines and measures the place it is in."""
+"""Reads a queue for a monitoring system, through the same control as the dashboard."""

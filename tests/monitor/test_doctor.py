@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from spooltop.cli.commands import bench
+from spooltop.cli.commands.bench import Answer, BenchRun, Job, check_room
+from spooltop.cli.commands.doctor import Diagnosis, Examined, Health, diagnose, exit_code
 from spooltop.errors import Refused
 from spooltop.model.backend import Capabilities
 from spooltop.model.snapshot import BoxState, Disk, Observation, Problem, Rates, Severity, Snapshot, VerdictCounts
@@ -30,9 +33,6 @@ from spooltop.model.target import (  # fmt: skip
     Trial,
 )
 from spooltop.model.vocabulary import Action, Box
-from spooltop.monitor import bench
-from spooltop.monitor.bench import Answer, BenchRun, Job, check_room
-from spooltop.monitor.doctor import Diagnosis, Examined, Health, diagnose, exit_code
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")
 TRIED = {
@@ -230,7 +230,7 @@ def test_a_lock_that_does_not_exclude_is_found(
 
 
 def test_a_worker_without_its_parent_ends() -> None:
-    code = f"from spooltop.monitor.bench import work; work(None, {os.getppid()}, None, 0, 0)"
+    code = f"from spooltop.cli.commands.bench import work; work(None, {os.getppid()}, None, 0, 0)"
     subprocess.run([sys.executable, "-c", code], cwd=Path(bench.__file__).parents[2], check=True, timeout=60)
 
 
