@@ -37,14 +37,6 @@ def wait_for_wakeup(pipe: int, timeout: float) -> None:
         os.read(pipe, 4096)
 
 
-def signal_group(pid: int, number: int) -> None:
-    """Sends a signal to all processes of a process group that still exist."""
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        return  # all of it has ended
-
-
 def signal_name(number: int) -> str:
     """Returns the name of a signal: ``SIGKILL``."""
     try:
@@ -149,7 +141,7 @@ def _finite(thing: Any) -> Any:
 
 class Terminal:
     """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. With ``json`` a
-    command prints objects. ``columns`` is the width of the terminal; None: the width at the time of writing."""
+    command prints objects."""
 
     def __init__(
         self,
@@ -157,9 +149,7 @@ class Terminal:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
         environ: Environ | None = None,
-        columns: int | None = None,
     ) -> None:
-        self.columns = columns
         self.json = False
         self.stdin = stdin or sys.stdin or _closed(0)
         self.stdout = stdout or sys.stdout or _closed(1)
@@ -232,8 +222,6 @@ class Terminal:
 
     def width(self, stream: TextIO) -> int:
         """The width of a terminal at present, 80 if it does not tell."""
-        if self.columns is not None:
-            return self.columns
         try:
             return os.get_terminal_size(stream.fileno()).columns or 80
         except (OSError, ValueError):
@@ -255,7 +243,7 @@ class Terminal:
             import shutil  # these two load the modules of five archive formats, for an error on a terminal
             import textwrap
 
-            width = self.columns or shutil.get_terminal_size((self.error_width, 24)).columns  # COLUMNS first
+            width = shutil.get_terminal_size((self.error_width, 24)).columns  # COLUMNS first
             line = textwrap.fill(line, max(20, width), break_long_words=False, break_on_hyphens=False)
         self.err(line)
 

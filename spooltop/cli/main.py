@@ -37,8 +37,16 @@ def versions() -> Iterator[str]:
     for name, extra in _PACKAGES.items():
         missing = f"not installed: pip install '.[{extra}]' in the checkout" if extra else "not found"
         yield f"{name} {found.get(name, missing)}"
+    import fcntl
+
+    from spooltop.engine.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
+
+    ofd_locks = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+    # The system calls on which a guarantee rests.
+    calls = (("renameat2", HAS_RENAMEAT2), ("OFD locks", ofd_locks), ("inotify", HAS_INOTIFY))
     system = os.uname()
-    yield f"{system.sysname} {system.release} {system.machine}: {', '.join(_calls())}"
+    said = ", ".join(f"{name} {'yes' if there else 'NO'}" for name, there in calls)
+    yield f"{system.sysname} {system.release} {system.machine}: {said}"
 
 
 def installed(names: Collection[str], folders: Iterable[str]) -> dict[str, str]:
@@ -53,17 +61,6 @@ def installed(names: Collection[str], folders: Iterable[str]) -> dict[str, str]:
             if (match := re.fullmatch(_PACKAGE, entry)) and (name := match[1].lower().replace(".", "_")) in names:
                 found.setdefault(name, match[2])
     return found
-
-
-def _calls() -> Iterator[str]:
-    """Says which of the system calls are there on which a guarantee rests."""
-    import fcntl
-
-    from spooltop.engine.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
-
-    ofd_locks = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
-    for name, there in (("renameat2", HAS_RENAMEAT2), ("OFD locks", ofd_locks), ("inotify", HAS_INOTIFY)):
-        yield f"{name} yes" if there else f"{name} NO"
 
 
 BROKEN_PIPE = 141

@@ -83,7 +83,7 @@ def glance_lines(glances: Sequence[Glance]) -> Iterator[str]:
     width = max(map(len, ["spool", *names]))
     yield f"  {'spool':<{width}} {'new':>9} {'cur':>6} {'dead':>5} {'oldest':>6}  problem"
     for name, one in zip(names, glances, strict=True):
-        new, cur = (_count(one, box) for box in (Box.NEW, Box.CUR))
+        new, cur = (count(one.count(box), complete=one.complete) for box in (Box.NEW, Box.CUR))
         dead = "?" if one.dead is None else f"{one.dead:,}"
         oldest = "?" if one.snapshot is None else age(since(one.oldest_at, one.snapshot.taken_at))
         yield f"{_SIGNS[one.level]} {name:<{width}} {new:>9} {cur:>6} {dead:>5} {oldest:>6}  {_problem(one)}".rstrip()
@@ -92,7 +92,3 @@ def glance_lines(glances: Sequence[Glance]) -> Iterator[str]:
 def _problem(one: Glance) -> str:
     more = len(one.seen.problems) - 1
     return printable(one.says) + (f" (and {more} more)" if more > 0 else "")
-
-
-def _count(one: Glance, box: Box) -> str:
-    return count(one.count(box), complete=one.complete)

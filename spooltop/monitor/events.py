@@ -84,7 +84,8 @@ class TargetEvents(Struct):
     def _changed_problems(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
         now = snapshot.taken_at
         for problem in snapshot.problems:
-            key = _key(problem)
+            chosen = problem.selection or Selection()
+            key: _Key = problem.code, chosen.box, chosen.verdict, problem.subject
             reported, _ = self._problems.get(key, (None, now))
             if reported is None or _differs(reported, problem):
                 yield self._of_problem(EventKind.BEGINS if reported is None else EventKind.CHANGES, now, problem)
@@ -144,11 +145,6 @@ def as_json(event: QueueEvent) -> dict[str, Json]:
     return {
         "schema": 1, "event": str(event.kind), "at": event.at, "target": event.target, **about, "text": event.text, **event.more,
     }  # fmt: skip
-
-
-def _key(problem: Problem) -> _Key:
-    chosen = problem.selection or Selection()
-    return problem.code, chosen.box, chosen.verdict, problem.subject
 
 
 def _differs(before: Problem, now: Problem) -> bool:

@@ -167,11 +167,12 @@ class MuteFile(Struct):
                 targets = _read_mutes(self._folder)
                 now = self._clock()
                 yield targets.setdefault(self._target, {})
-                left = {
-                    escape(path): {escape(source): end for source, end in ends.items() if end > now}
+                lasting = {
+                    escape(path): left
                     for path, ends in targets.items()
+                    if (left := {escape(source): end for source, end in ends.items() if end > now})
                 }
-                _publish(folder, _MUTES, {path: ends for path, ends in left.items() if ends})
+                _publish(folder, _MUTES, lasting)
         except OSError as error:
             advice = "fix its permissions, or set XDG_STATE_HOME"
             raise Refused(f"mute: it cannot be kept: {error.strerror}", advice, path=self._folder) from error

@@ -78,13 +78,17 @@ def test_no_command_in_any_text_forces_or_confirms() -> None:
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_an_error_breaks_between_words_on_a_terminal_only(columns: int, asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns if asked else 1000))
+    """COLUMNS says the width where it is set, else the terminal does."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(Terminal, "width", lambda terminal, stream: 1000 if asked else columns)
+    if not asked:
+        monkeypatch.delenv("COLUMNS")
     text = "the spool is not there, and /a/rather/long/path/that-has-dashes/in/it is not a spool either; " * 2
     narrow = Stream(tty=True)
-    Terminal(Stream(), Stream(), narrow, {"TERM": "xterm"}, columns=None if asked else columns).error(text)
+    Terminal(Stream(), Stream(), narrow, {"TERM": "xterm"}).error(text)
     lines = narrow.written.splitlines()
     assert len(lines) > 1 and " ".join(lines) == f"spooltop: {text}".strip()
     assert all(len(line) <= max(columns, 45) for line in lines)
     piped = Stream()
-    Terminal(Stream(), Stream(), piped, {"TERM": "xterm"}, columns=columns).error(text)
+    Terminal(Stream(), Stream(), piped, {"TERM": "xterm"}).error(text)
     assert piped.written == f"spooltop: {text}\n"

@@ -23,7 +23,8 @@ class Line:
         self, label: str, *, tty: bool = True, term: str = "xterm", columns: int = 80, ascii: bool = False, **more: object
     ) -> None:
         self.clock, self.stream = Clock(), Stream(tty=tty)
-        terminal = Terminal(Stream(tty=tty), Stream(tty=tty), self.stream, {"TERM": term, "LANG": "C.UTF-8"}, columns=columns)
+        terminal = Terminal(Stream(tty=tty), Stream(tty=tty), self.stream, {"TERM": term, "LANG": "C.UTF-8"})
+        terminal.width = lambda stream: columns  # type: ignore[method-assign]
         terminal.ascii = ascii
         self.line = ProgressLine(terminal, label, monotonic=self.clock, **more)  # type: ignore[arg-type]
 

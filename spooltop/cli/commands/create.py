@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO
 
 from spooltop.errors import DoesNotAnswer, NotASpool, Refused, SpooltopError, UsageError
-from spooltop.model import LIVE, Box, Queue, escape, full_name, has_scheme, without_secrets
+from spooltop.model import LIVE, Queue, escape, full_name, has_scheme, without_secrets
 from spooltop.queues import open_queue
 from spooltop.targets import identify_target
 
@@ -48,7 +47,7 @@ def init(args: Arguments) -> int:
             raise Refused(f"init: {target.read_only}", path=path)
         if target.kind != "spool":
             raise Refused(f"init: it holds {target.kind}", "name a new or an empty directory", path=path)
-    made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR) if not os.path.isdir(os.path.join(path, box))]
+    made = [str(box) for box in LIVE if not os.path.isdir(os.path.join(path, box))]
     if made:
         try:
             from spooltop.engine import Spool
@@ -125,6 +124,6 @@ def put(args: Arguments) -> int:
 
 
 def _opened(file: str) -> BinaryIO:
-    return Path(file).open("rb")
+    return open(file, "rb")
 
 

@@ -12,22 +12,9 @@ from functools import partial
 
 from spooltop.backends.access import quoted
 from spooltop.control import Control
-from spooltop.model import (
-    Disk,
-    FolderState,
-    MountState,
-    PlaceFacts,
-    Problem,
-    Refused,
-    Severity,
-    Snapshot,
-    Trial,
-    UsageError,
-    has_scheme,
-    parse_age,
-    printable,
-)
-from spooltop.model.vocabulary import DAY, HOUR, Action, Frozen, count, duration, escape, percent, size
+from spooltop.model import Disk, FolderState, MountState, PlaceFacts, Problem, Refused, Severity, Snapshot, Trial, UsageError
+from spooltop.model.target import has_scheme
+from spooltop.model.vocabulary import DAY, HOUR, Action, Frozen, count, duration, escape, parse_age, percent, printable, size
 
 from ..context import Arguments, Terminal, interrupted_by_signals, while_waiting
 

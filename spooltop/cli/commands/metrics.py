@@ -64,15 +64,6 @@ class _Durations(Struct):
         return list(zip([*map(str, _BOUNDS), "+Inf"], accumulate(self._counts), strict=True)), self._sum
 
 
-class _Source(Struct):
-    """The last that was seen of a cursor."""
-
-    verdict: str
-    value: float | None
-    reverts: int
-    at: float
-
-
 class _Operations(Struct):
     """Counts the items of operations by action and outcome. A journal drops old parts, and a counter does not go back."""
 
@@ -115,7 +106,8 @@ class TargetMetrics(Struct, eq=False):
     _failed: bool = False
     _waited: _Durations = field(default_factory=_Durations)
     _worked: _Durations = field(default_factory=_Durations)
-    _sources: dict[str, _Source] = {}
+    _sources: dict[str, tuple[Cursor, float]] = {}
+    """The last that was seen of each cursor, and when."""
     _operations: _Operations = field(default_factory=_Operations)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
@@ -199,14 +191,14 @@ class TargetMetrics(Struct, eq=False):
     def _follow_sources(self, snapshot: Snapshot) -> None:
         now = snapshot.taken_at
         for key, cursor in cursors_by_key(snapshot.cursors).items():
-            before = self._sources.get(key)
-            reverts = max(cursor.reverts, 0 if before is None else before.reverts)
-            self._sources[key] = _Source(cursor.verdict, _number(cursor), reverts, now)  # at its place, so that labels stay
-        for key in [key for key, one in self._sources.items() if now - one.at > _KEPT]:
+            before, _ = self._sources.get(key, (cursor, now))
+            cursor = cursor.replace(reverts=max(cursor.reverts, before.reverts))
+            self._sources[key] = cursor, now  # at its place, so that labels stay
+        for key in [key for key, (_, at) in self._sources.items() if now - at > _KEPT]:
             del self._sources[key]
 
     def _of_cursors(self) -> Iterator[_Sample]:
-        sources = iter(self._sources.items())
+        sources = ((key, one) for key, (one, _) in self._sources.items())
         groups = [(key, [one]) for key, one in islice(sources, _MOST_SOURCES)]
         if others := [one for _, one in sources]:
             groups.append((OTHER, others))
@@ -214,7 +206,7 @@ class TargetMetrics(Struct, eq=False):
             for verdict in VERDICTS:
                 yield "cursor_verdict", (key, verdict), sum(one.verdict == verdict for one in some)
             yield "cursor_reverts", (key,), sum(one.reverts for one in some)
-            if some is not others and (value := some[0].value) is not None:
+            if some is not others and (value := _number(some[0])) is not None:
                 yield "cursor_value", (key,), value
         yield "cursor_sources_left_out", (), len(others)
 
@@ -245,6 +237,9 @@ _FAMILIES: Mapping[str, tuple[Any, ...]] = {
 """Metrics by name, which ends in the unit if there is one: type, help, and the labels besides ``target``."""
 
 
+_UNITS = ("seconds", "bytes")
+
+
 class Metrics(Collector):
     """All metrics of some targets. ``registry`` holds nothing else."""
 
@@ -255,18 +250,14 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         families = {
-            name: kind(f"spooltop_{name}", help, labels=("target", *labels), unit=_unit(name))
+            name: kind(f"spooltop_{name}", help, labels=("target", *labels), unit=unit if unit in _UNITS else "")
             for name, (kind, help, *labels) in _FAMILIES.items()
+            for unit in [name.rpartition("_")[2]]
         }
         for target in self.targets:
             for name, labels, *values in target.samples():
                 families[name].add_metric([escape(target.target), *labels], *values)
         return [InfoMetricFamily("spooltop_build", "The version that runs.", {"version": __version__}), *families.values()]
-
-
-def _unit(name: str) -> str:
-    last = name.rpartition("_")[2]
-    return last if last in ("seconds", "bytes") else ""
 
 
 def _number(cursor: Cursor) -> float | None:

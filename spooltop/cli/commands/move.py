@@ -232,14 +232,11 @@ def _planned(source: str, target: str, waiting: int, done: Moved | None = None) 
     found: dict[str, object] = {"from": escape(source), "to": escape(target), "waiting": waiting}
     if done is not None:
         counts = done.left
+        came = counts.ready + counts.dead
+        claimed, waiting = counts.running + counts.unknown, counts.delayed + counts.unclaimable
         found |= {
-            **members(done, "moved", "known", "taken"), "left": _total(counts, done.elsewhere),
-            "came": counts.ready + counts.dead, **members(counts, "delayed", "unclaimable", "running", "unknown"),
+            **members(done, "moved", "known", "taken"), "left": came + waiting + claimed + sum(done.elsewhere.values()),
+            "came": came, **members(counts, "delayed", "unclaimable", "running", "unknown"),
             "elsewhere": {escape(name): number for name, number in done.elsewhere.items()}, "stopped": done.stopped,
         }  # fmt: skip
     return found
-
-
-def _total(counts: QueueCounts, elsewhere: Mapping[str, int]) -> int:
-    others = counts.delayed + counts.unclaimable + counts.running + counts.unknown
-    return counts.ready + counts.dead + others + sum(elsewhere.values())

@@ -102,7 +102,10 @@ def show(args: Arguments) -> int:
         if args.raw:
             if len(found) > 1:
                 raise UsageError(f"{args.id} is in {' and '.join(row.box for row in found)}", "name one with --box")
-            terminal.write_bytes(_whole(control, found[0]))
+            payload = control.read(found[0].key, _PREVIEW)
+            while payload.truncated:
+                payload = control.read(found[0].key, payload.size)
+            terminal.write_bytes(payload.data)
             return 0
         for place, row in enumerate(found):
             payload, now = control.read(row.key, _PREVIEW), control.now()
@@ -153,13 +156,6 @@ def _look_at(control: Control, args: Arguments) -> Snapshot:
 def _rows_of(listing: Listing) -> Iterator[Row]:
     for start in range(0, len(listing), _WINDOW):
         yield from listing.window(start, start + _WINDOW)
-
-
-def _whole(control: Control, row: Row) -> bytes:
-    payload = control.read(row.key, _PREVIEW)
-    while payload.truncated:
-        payload = control.read(row.key, payload.size)
-    return payload.data
 
 
 # Consumers, as a server or their processes show them.

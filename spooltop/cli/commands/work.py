@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, field
 
@@ -24,7 +25,7 @@ from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavai
 from spooltop.model import Arrivals, Clock, Pause, Queue, QueueClaim, duration, escape, parse_age, pause_words, printable
 from spooltop.settings import load
 
-from ..context import Arguments, Terminal, signal_group, signal_name, signals_handled, wait_for_wakeup
+from ..context import Arguments, Terminal, signal_name, signals_handled, wait_for_wakeup
 from .create import open_for
 
 # Ends the commands of a worker that was killed, where nothing else says that they still run.
@@ -128,6 +129,11 @@ class _Job(Struct):
     ended_by: str = ""
     timed_out: bool = False
 
+    def kill(self, number: int) -> None:
+        """Sends a signal to all processes of its group that still exist."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
     def has_ended(self) -> bool:
         """True for a command that has ended; it is not reaped."""
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -135,16 +141,16 @@ class _Job(Struct):
     def how_it_ended(self, code: int) -> str | None:
         """End of the attempt as it is written in the name of the message: ``exit-1``, ``signal-9``, ``timeout``. None if the
         command was ended together with the worker, which says nothing about the message."""
-        if self.ended_by and not self.timed_out:
-            return None
-        return "timeout" if self.timed_out else f"signal-{-code}" if code < 0 else f"exit-{code}"
+        if self.ended_by:
+            return "timeout" if self.timed_out else None
+        return f"signal-{-code}" if code < 0 else f"exit-{code}"
 
 
 class CommandWorker(Struct):
     """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
     While the queue is paused it waits, with ``drain`` too if messages are left.
 
-    ``tick`` returns monotonic seconds, ``clock`` epoch seconds.
+    ``tick`` returns monotonic seconds.
     """
 
     queue: Queue
@@ -156,7 +162,6 @@ class CommandWorker(Struct):
     recover: bool = True
     quiet: bool = False
     tick: Clock = time.monotonic
-    clock: Clock = time.time
     _running: list[_Job] = []
     _stops: int = 0
     _failures: int = 0
@@ -243,7 +248,7 @@ class CommandWorker(Struct):
         """Says when the queue was paused, and when it was resumed."""
         before, self._pause = self._pause, self.queue.paused
         if self._pause is not None and self._pause != before:
-            words = pause_words(self._pause, self.clock())
+            words = pause_words(self._pause, time.time())
             self.terminal.error(f"{printable(self.queue.name)} is paused {words}; waiting for spooltop resume")
         elif self._pause is None and before is not None and not self.quiet:
             self.terminal.error(f"{printable(self.queue.name)} was resumed")
@@ -320,7 +325,7 @@ class CommandWorker(Struct):
             if not job.has_ended():
                 continue
             if job.ended_by:
-                signal_group(job.process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+                job.kill(signal.SIGKILL)  # not reaped yet, so the number is still its own
             self._running.remove(job)
             self._guard.watch(one.process.pid for one in self._running)
             code = job.process.wait()
@@ -368,7 +373,7 @@ class CommandWorker(Struct):
                 self._end(job, "ended by a second signal", now)
             elif job.deadline is not None and now >= job.deadline:
                 if job.ended_by:
-                    signal_group(job.process.pid, signal.SIGKILL)
+                    job.kill(signal.SIGKILL)
                     job.deadline = None
                 else:
                     job.timed_out = True
@@ -377,7 +382,7 @@ class CommandWorker(Struct):
     def _end(self, job: _Job, why: str, now: float) -> None:
         job.ended_by = why
         job.deadline = now + GRACE
-        signal_group(job.process.pid, signal.SIGTERM)
+        job.kill(signal.SIGTERM)
 
     def _next_deadline(self) -> float:
         """Seconds until a command has to be asked to end; at most an hour."""

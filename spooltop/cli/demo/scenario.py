@@ -34,19 +34,8 @@ from spooltop.backends.directory import trials
 from spooltop.backends.log_store import STATE_DIR, state_of
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.engine.syscalls import end_with_parent, overwrite_memory, set_process_name
-from spooltop.model import (
-    DIED,
-    ClaimLost,
-    Frozen,
-    Json,
-    JsonObject,
-    NotASpool,
-    Queue,
-    QueueClaim,
-    Refused,
-    SpooltopError,
-    escape,
-)  # fmt: skip
+from spooltop.model import DIED, ClaimLost, Frozen, Json, JsonObject, NotASpool, Queue, QueueClaim, Refused, SpooltopError
+from spooltop.model.vocabulary import escape
 
 # The directory of a demo, and the removal of directories that killed demos left behind.
 
