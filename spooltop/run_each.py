@@ -17,6 +17,8 @@ _BEAT = 0.1
 """Seconds between two looks at a thread."""
 _STALLED = 0.1
 """Share of the patience after which another thread goes on with the rest."""
+_MOST = 256
+"""Number of calls that have not ended from which on no further thread goes on with the rest."""
 _left: dict[str, threading.Thread] = {}
 """Threads that were left behind, by the paths that they had called."""
 _running: set[threading.Thread] = set()
@@ -33,7 +35,11 @@ class _Call(threading.Thread, Generic[R]):
         self._results: list[R] = []
         self._error: BaseException | None = None
         _running.add(self)
-        self.start()
+        try:
+            self.start()
+        except RuntimeError:  # the system has no thread left
+            _running.discard(self)
+            raise
 
     def run(self) -> None:
         # Here, not where it is watched: of a thread that has ended pthread_getcpuclockid(3) may not be asked.
@@ -111,7 +117,8 @@ def run_each(
 
     One thread makes all calls, one after the other. A call that hangs keeps that thread, and another one goes on with the rest
     meanwhile; what takes long and goes on is waited for, unless it takes ``longest`` seconds. With ``at_once``, for calls that
-    wait, each has a thread of its own, and all of them have ``patience`` seconds.
+    wait, each has a thread of its own, and all of them have ``patience`` seconds. Where no further thread may be had, those that
+    run take the rest, if they come back in time.
     """
     results: list[R | None] = [None] * len(things)
     left = iter([*enumerate(things)])
@@ -123,11 +130,18 @@ def run_each(
             taken = place
             results[place] = call(thing)
 
-    running: list[_Call[None]] = [_Call(run) for _ in things] if at_once else []
-    more = bool(things) and not at_once
+    running: list[_Call[None]] = []
+    more = bool(things)
     while more:
-        running.append(_Call(run))
-        more = running[-1].hangs(patience * _STALLED, longest, lambda: taken)
+        try:
+            if len(_running) >= _MOST and not at_once:
+                raise RuntimeError
+            running.append(_Call(run))
+        except RuntimeError:
+            if not running:
+                time.sleep(patience)  # whoever tries again at once would do nothing else
+            break
+        more = len(running) < len(things) if at_once else running[-1].hangs(patience * _STALLED, longest, lambda: taken)
     end = time.monotonic() + patience
     for one in running:
         one.join(max(0.0, end - time.monotonic()))

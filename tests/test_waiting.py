@@ -62,6 +62,56 @@ def test_the_rest_does_not_wait_for_a_call_that_works_for_long() -> None:
     assert seen == [1, 2, 0]
 
 
+def test_calls_that_hang_keep_so_many_threads_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spooltop.run_each._running", set())
+    monkeypatch.setattr("spooltop.run_each._MOST", 3)
+    called: list[int] = []
+    answers = threading.Event()
+
+    def call(number: int) -> int:
+        called.append(number)
+        answers.wait()
+        return number
+
+    try:
+        assert run_each(range(5), call, 0.05) == [None] * 5 and called == [0, 1, 2]
+        began = time.monotonic()
+        assert run_each(range(5, 7), call, 0.1) == [None, None] and called == [0, 1, 2]
+        assert time.monotonic() - began >= 0.1, "who tries again and again does nothing else"
+    finally:
+        answers.set()
+    deadline = time.monotonic() + 30
+    while is_thread_left() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(called) == list(range(5)), "those that came back took the rest"
+    assert run_each(range(5, 7), call, 30.0) == [5, 6]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(("threads", "expected"), [(0, [None, None, None]), (1, [0, 1, 2])])
+def test_where_the_system_refuses_a_thread_those_that_run_take_the_rest(
+    at_once: bool, threads: int, expected: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spooltop.run_each._running", set())
+    start, left = threading.Thread.start, iter(range(threads))
+
+    def refused(thread: threading.Thread) -> None:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+    def call(number: int) -> int:
+        if number == 0:
+            time.sleep(0.1)  # the next thread would begin before that
+        return number
+
+    assert run_each(range(3), call, 0.5, at_once=at_once) == expected
+    monkeypatch.undo()
+    assert not is_thread_left()
+
+
 def test_a_watched_call_raises_as_the_call_does_and_is_waited_for_while_it_works() -> None:
     def work() -> int:
         begun = time.thread_time()

@@ -401,7 +401,8 @@ class SpoolsWatch(Struct, eq=False):
             if self.find is not None and now >= self._find_due and (self._finding is None or not self._finding.is_alive()):
                 self._find_due = now + _FIND * self._factor
                 self._finding = threading.Thread(target=self._set_targets, args=(self.find,), name="find", daemon=True)
-                self._finding.start()
+                with suppress(RuntimeError):  # the system has no thread left: later again
+                    self._finding.start()
 
     def _set_targets(self, find: Callable[[], Sequence[str]]) -> None:
         try:
