@@ -43,24 +43,20 @@ class DepthHistory(Struct):
     _cells: dict[int, float] = {}
     _last: tuple[float, float] | None = None
 
-    def add(self, at: float, depth: int | None) -> None:
-        """Adds a sample. ``depth`` None (not visible) leaves the cell unwatched."""
+    def add(self, at: float, depth: int | None) -> tuple[float | None, ...]:
+        """Adds a sample, and returns the depths, oldest first; None if not watched. ``depth`` None (not visible) leaves the cell
+        unwatched."""
         index = int(at // CELL)
-        if depth is None:
-            self._last = None
-            return
-        if self._last is not None and 0 <= at - self._last[0] <= _HOLDS:
-            # between two looks of a quiet spool nothing was seen to change
-            for between in range(int(self._last[0] // CELL) + 1, index):
-                self._cells[between] = self._last[1]
-        self._cells[index] = max(self._cells.get(index, 0.0), float(depth))
-        self._last = (at, float(depth))
+        before, self._last = self._last, None
+        if depth is not None:
+            if before is not None and 0 <= at - before[0] <= _HOLDS:
+                # between two looks of a quiet spool nothing was seen to change
+                for between in range(int(before[0] // CELL) + 1, index):
+                    self._cells[between] = before[1]
+            self._cells[index] = max(self._cells.get(index, 0.0), float(depth))
+            self._last = (at, float(depth))
         for old in [cell for cell in self._cells if cell <= index - CELLS]:
             del self._cells[old]
-
-    def cells(self, now: float) -> tuple[float | None, ...]:
-        """Returns the depths, oldest first; None if not watched."""
-        index = int(now // CELL)
         return tuple(map(self._cells.get, range(index - CELLS + 1, index + 1)))
 
 
@@ -154,29 +150,25 @@ class FlowHistory(Struct):
     _before: float | None = None
     """Start of the last flow, in which what the next one counts as done has left."""
 
-    def add(self, flow: Flow) -> None:
-        """Takes the flow of a look. What was not measured stays unwatched."""
-        if not flow.measured or flow.until <= flow.since:
-            self._before = None
-            return
-        self._spread("arrived", flow.arrived, flow.since, flow.until)
-        self._spread("retried", flow.retried, flow.since, flow.until)
-        if self._before is not None:
-            self._spread("done", flow.done, self._before, flow.since)
-        self._before = flow.since
-        oldest = int(flow.until // CELL) - CELLS
-        self._cells = {key: cell for key, cell in self._cells.items() if key[1] > oldest}
+    def add(self, flow: Flow, now: float) -> RateHistory:
+        """Takes the flow of a look, and returns the rates, oldest first; None if not watched. What was not measured stays
+        unwatched."""
+        before, self._before = self._before, None
+        if flow.measured and flow.until > flow.since:
+            self._spread("arrived", flow.arrived, flow.since, flow.until)
+            self._spread("retried", flow.retried, flow.since, flow.until)
+            if before is not None:
+                self._spread("done", flow.done, before, flow.since)
+            self._before = flow.since
+        last = int(now // CELL)
+        self._cells = {key: cell for key, cell in self._cells.items() if key[1] > last - CELLS}
+        kinds = ("arrived", "done", "retried")
+        return RateHistory(*(tuple(self._rate((what, cell)) for cell in range(last - CELLS + 1, last + 1)) for what in kinds))
 
     def _spread(self, what: str, count: int, since: float, until: float) -> None:
         for cell, seconds in _shares(max(since, until - CELL * CELLS), until):
             counted, watched = self._cells.get((what, cell), (0.0, 0.0))
             self._cells[what, cell] = counted + count * seconds / (until - since), watched + seconds
-
-    def cells(self, now: float) -> RateHistory:
-        """Returns the rates, oldest first; None if not watched."""
-        last = int(now // CELL)
-        kinds = ("arrived", "done", "retried")
-        return RateHistory(*(tuple(self._rate((what, cell)) for cell in range(last - CELLS + 1, last + 1)) for what in kinds))
 
     def _rate(self, key: tuple[str, int]) -> float | None:
         counted, watched = self._cells.get(key, (0.0, 0.0))
@@ -350,7 +342,8 @@ class WaitingWatch(Struct):
     _taken_at: float | None = None
     _depth: int | None = None
 
-    def add(self, observation: Observation) -> None:
+    def add(self, observation: Observation) -> float | None:
+        """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
         now = observation.taken_at
         box = observation.boxes.get(Box.NEW)
         depth = None if box is None or box.error else box.count
@@ -372,12 +365,7 @@ class WaitingWatch(Struct):
         elif self._waiting_since is None:
             self._waiting_since = now
         self._depth = depth
-
-    def untouched(self, now: float) -> float | None:
-        """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
-        if self._waiting_since is None:
-            return None
-        return now - max(self._waiting_since, self._taken_at or 0.0)
+        return None if self._waiting_since is None else now - max(self._waiting_since, self._taken_at or 0.0)
 
 
 # Detects messages whose attempts fail again and again, by their names and by observed returns.
@@ -403,11 +391,9 @@ class FailingWatch(Struct):
 
     _returns: deque[Return] = field(default_factory=lambda: deque(maxlen=_MOST_RETURNS))
     _recovered: dict[str, float] = {}
-    _since: float | None = None
 
-    def add(self, observation: Observation, thresholds: Thresholds) -> Failing | None:
+    def add(self, observation: Observation, thresholds: Thresholds, watched: float) -> Failing | None:
         now = observation.taken_at
-        self._since = now if self._since is None else self._since
         self._returns.extend(one for one in observation.flow.returns if one.failed)
         self._recovered.update(dict.fromkeys(observation.flow.recovered, now))
         while self._returns and self._returns[0].at < now - _FAILING_WINDOW:
@@ -424,10 +410,10 @@ class FailingWatch(Struct):
         if not found:
             return None
         messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
-        watched = sum(often[id] for id in found)
-        if watched >= thresholds.failing_releases:
-            window: float | None = min(_FAILING_WINDOW, max(1.0, now - self._since))
-            retries = watched
+        released = sum(often[id] for id in found)
+        if released >= thresholds.failing_releases:
+            window: float | None = min(_FAILING_WINDOW, max(1.0, watched))
+            retries = released
         else:
             window, retries = None, sum(one.attempts for one in messages)
         last = next((one.ended for one in reversed(self._returns) if one.id in found and one.ended), None)

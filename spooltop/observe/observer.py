@@ -6,6 +6,7 @@ Each rule is a function of one look and its history. Nothing here reads a clock;
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -558,11 +559,11 @@ class Observer:
     def __init__(self, thresholds: Thresholds | None = None, words: Environ = MappingProxyType({})) -> None:
         self.thresholds = thresholds or Thresholds()
         self._features: list[FeatureRules] = [part.RULES(words) for part in parts("watch")]
-        self._last_at: float | None = None
+        self._last_at = inf
         self._jumped = 0.0
-        self._begin()
+        self._begin(inf)
 
-    def _begin(self) -> None:
+    def _begin(self, now: float) -> None:
         """Begins to watch, without a history of anything but what the features keep."""
         self._flow = RateWindow()
         self._flow_history = FlowHistory()
@@ -570,27 +571,26 @@ class Observer:
         self._waiting = WaitingWatch()
         self._failing = FailingWatch()
         self._depths: dict[Box, DepthHistory] = {}
-        self._watched_since: float | None = None
+        self._watched_since = now
 
     def add(self, observation: Observation) -> Snapshot:
         """Takes one look. Raises nothing for the contents of a spool."""
         now = observation.taken_at
-        self._follow_clock(observation)
-        if self._watched_since is None:
-            self._watched_since = now
-        self._last_at = now
+        jumped = observation.clock_jumped or 0.0
+        # After a jump of the clock watching begins anew: times before it cannot be subtracted from times after it.
+        if now < self._last_at or abs(jumped - self._jumped) > _JUMP:
+            self._begin(now)
+        self._last_at, self._jumped = now, jumped
+        watched = now - self._watched_since
         new = observation.boxes.get(Box.NEW)
         counted = new is not None and new.complete and not new.error
         self._flow.add(observation.flow)
-        self._flow_history.add(observation.flow)
         self._trend.shift(observation.flow.since, observation.flow.shifted)
         self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
-        self._waiting.add(observation)
-        history = {}
-        for box, state in observation.boxes.items():
-            depths = self._depths.setdefault(box, DepthHistory())
-            depths.add(now, None if state.error else state.count)
-            history[box] = depths.cells(now)
+        history = {
+            box: self._depths.setdefault(box, DepthHistory()).add(now, None if state.error else state.count)
+            for box, state in observation.boxes.items()
+        }
         trend = self._trend.trend()
         rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
         members = {name: value for feature in self._features for name, value in feature.add(observation, self.thresholds).items()}
@@ -599,10 +599,10 @@ class Observer:
             rates=rates,
             trend=trend,
             thresholds=self.thresholds,
-            watched=now - self._watched_since,
-            untouched=self._waiting.untouched(now),
+            watched=watched,
+            untouched=self._waiting.add(observation),
             features=self._features,
-            failing=self._failing.add(observation, self.thresholds),
+            failing=self._failing.add(observation, self.thresholds, watched),
         )
         return Snapshot(
             observation=observation,
@@ -610,7 +610,7 @@ class Observer:
             problems=_problems(seen),
             history=history,
             cell=CELL,
-            rate_history=self._flow_history.cells(now),
+            rate_history=self._flow_history.add(observation.flow, now),
             not_judged=tuple(not_judged(seen)),
             not_judged_codes=not_judged_codes(seen),
             not_visible=tuple(not_visible(seen)),
@@ -632,14 +632,6 @@ class Observer:
         for feature in self._features:
             options = feature.plan_options(action, options)
         return options
-
-    def _follow_clock(self, observation: Observation) -> None:
-        """Restarts watching after a clock jump: times before it cannot be subtracted from times after it."""
-        jumped = observation.clock_jumped or 0.0
-        back = self._last_at is not None and observation.taken_at < self._last_at
-        if back or abs(jumped - self._jumped) > _JUMP:
-            self._begin()
-        self._jumped = jumped
 
 
 def _problems(seen: RuleInput) -> tuple[Problem, ...]:
