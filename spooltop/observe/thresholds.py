@@ -52,20 +52,16 @@ class Thresholds(Frozen):
         found: dict[str, float | int] = {}
         for field, kind in cls.__annotations__.items():
             name = PREFIX + field.upper()
-            if name in settings:
-                found[field] = _number(name, settings[name]) if kind == "int" else _age(name, settings[name])
+            if name not in settings:
+                continue
+            text = settings[name].strip()
+            if kind != "int":
+                try:
+                    found[field] = parse_age(text)
+                except UsageError as error:
+                    raise UsageError(f"{name}={settings[name]}: {error.what}", error.advice) from None
+            elif text.isascii() and text.isdigit() and len(text) <= 18:
+                found[field] = int(text)
+            else:
+                raise UsageError(f"{name}={text} is not a whole number", f"write {name}=3")
         return cls().replace(**found)
-
-
-def _age(name: str, text: str) -> float:
-    try:
-        return parse_age(text.strip())
-    except UsageError as error:
-        raise UsageError(f"{name}={text}: {error.what}", error.advice) from None
-
-
-def _number(name: str, text: str) -> int:
-    text = text.strip()
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise UsageError(f"{name}={text} is not a whole number", f"write {name}=3")
-    return int(text)
