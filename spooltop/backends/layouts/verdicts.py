@@ -358,6 +358,12 @@ def _rule(file: QueueFile) -> VerdictRule | None:
     return None if file.match is None else file.match.verdict
 
 
+def is_final(file: QueueFile) -> bool:
+    """True if a holder who is dead stays so as long as the claim is the same: only the pid in its name tells who that is."""
+    rule = _rule(file)
+    return rule is not None and bool(rule.pid) and not any((rule.flock, rule.pidfile, rule.lease, rule.open, rule.watched))
+
+
 def _is_alive(judged: HolderVerdict | None) -> bool:
     return judged is not None and judged.verdict is Verdict.ALIVE
 

@@ -22,7 +22,7 @@ from ..definition import Layout, LayoutAction
 from ..queue_dirs import ASIDE, QueueDirs, aside, in_queue, is_aside, keep_name, shown_location
 from ..reader import BUILT_IN, LayoutReader, can_change, sources_of
 from ..sort_files import META, AsideMessage, QueueFile, encode_meta
-from ..verdicts import judge
+from ..verdicts import HolderVerdict, is_final, judge
 from .performer import (
     DRAFT,
     MESSAGES,
@@ -461,6 +461,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         self._patience = patience
         self._dirs: QueueDirs | None = None
         self._looked_after: set[str] = set()
+        self._proved: Mapping[str, HolderVerdict] = {}
         self._finished: dict[str, str] = {}
         """Messages that were finished before the plan began, and why, by location."""
 
@@ -568,6 +569,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         results: list[ItemResult] = []
         half_done = False
         until = self._monotonic() + _STEP_ENDS
+        proved = [file for item in items if (file := ref_of(item, MessagePlan).proved) is not None and is_final(file)]
+        self._proved = judge(self._layout, dirs.root, proved, self._around, self._clock())
         for item, changes in zip(items, intent.items, strict=True):
             # Of a step that stays open nobody knows how far it came: its messages must not be in the next one as well.
             if results and (stop() or (self._monotonic() > until and not half_done)):
@@ -615,8 +618,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
         return ItemResult(changes.id, item.row.name, outcome, reason or performer.remark, became)
 
     def _prove_again(self, dirs: QueueDirs, file: QueueFile) -> None:
-        """Asks again if the holder is dead. Raises ``Skipped``."""
-        one = judge(self._layout, dirs.root, [file], self._around, self._clock())[file.path]
+        """Asks again if the holder is dead, for all of a step at once where that is final. Raises ``Skipped``."""
+        one = self._proved.get(file.path) or judge(self._layout, dirs.root, [file], self._around, self._clock())[file.path]
         if one.verdict not in (Verdict.DEAD, Verdict.ABANDONED):
             raise Skipped(one.evidence or "no longer provable")
 

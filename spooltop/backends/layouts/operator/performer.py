@@ -292,6 +292,8 @@ class Performer:
                 self._pin(path)
             raise
         self._note(change)
+        if found is not None and stat.S_ISDIR(found.st_mode):  # it was moved or removed
+            self._dirs.forget(path)  # last, as a descriptor may fail to close
 
     def _call(
         self, change: FileChange, found: os.stat_result | None, at: tuple[int, str], target: tuple[int, str]
@@ -340,8 +342,6 @@ class Performer:
             self._dirs.touched(to if verb in (Verb.MOVE, Verb.LINK) else path)
         if verb is Verb.MOVE:
             self._dirs.touched(path, lost=True)
-        if verb in (Verb.MOVE, Verb.RMDIR, Verb.DELETE):
-            self._dirs.forget(path)  # last, as a descriptor may fail to close
 
     def _check(self, location: str) -> os.stat_result | None:
         """Checks that the file at ``location`` is the one that was pinned, and returns its status. Raises ``Skipped``."""
