@@ -17,9 +17,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.names import Name
+from spooltop.engine.names import Name, encode_value, enqueued_us, parse
 from spooltop.model import Box, Completion, Flow, HolderFlow, Return, Row, TrackedMessage, Verdict, began
 
 from ..log_store import JOURNAL, LogFiles, LogLines, LogStore
@@ -164,7 +163,7 @@ class MessageTracker(Struct):
         millions of names are not parsed."""
         for raw in changes.get(box, ()):
             if self._tracks or ",x=1" in raw:
-                yield raw, grammar.parse(raw, claimed=box is Box.CUR)
+                yield raw, parse(raw, claimed=box is Box.CUR)
 
     def _track(self, id: str) -> _Track | None:
         return self._tracks.get(id) or self._canaries.get(id)
@@ -207,7 +206,7 @@ class MessageTracker(Struct):
             waiting = box is Box.NEW
             return TrackedMessage(
                 id, box, track.position if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid,
-                gone, track.verdict if box is Box.CUR else None, epoch(grammar.enqueued_us(id)),
+                gone, track.verdict if box is Box.CUR else None, epoch(enqueued_us(id)),
             )  # fmt: skip
 
         return {id: tracked(id, track, boxes[id]) for id, track in self._tracks.items()}
@@ -225,11 +224,11 @@ class MessageTracker(Struct):
             return
         self._searched_scan = new.number
         unknown = {id for id, track in self._tracks.items() if track.new is None}
-        starts = {grammar.encode_value(id) for id in unknown} | unknown
+        starts = {encode_value(id) for id in unknown} | unknown
         if not unknown:
             return
         for raw in new.names:
-            if (raw in starts or raw.partition(",")[0] in starts) and (id := grammar.parse(raw, claimed=False).id) in unknown:
+            if (raw in starts or raw.partition(",")[0] in starts) and (id := parse(raw, claimed=False).id) in unknown:
                 self._tracks[id].new = raw
 
     def _box(self, id: str, track: _Track) -> Box | None:
@@ -388,7 +387,7 @@ class FlowMeter(Struct):
                 if row.in_box_since is not None and len(self._claimed_at) < _REMEMBERED:
                     self._claimed_at.setdefault(row.id, row.in_box_since)
             self.last_claim_at = last_claim(claims, cur)
-        if report.starting:  # the first batch tells what came since
+        if not (report.listening or report.reason):  # it begins: the first batch tells what came since
             self._since = now if self._since is None else self._since
             return Flow(self._since, now, exact=False)
         self._listened = report.listening  # from now on the events tell of each claim, some after a look has listed it
@@ -429,14 +428,14 @@ class FlowMeter(Struct):
             )):  # fmt: skip
                 claimed = place >= 2
                 for raw in changes:
-                    name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
+                    name = known.get((claimed, raw)) or known.setdefault((claimed, raw), parse(raw, claimed=claimed))
                     if not name.canary:
                         moves[name.id][place].append(name)
             # More is known about these than that they came and went, or the claim gave back the same name that it took.
             odd = {id for id, one in passed.items() if back is None and not one[4] and in_new(one[1])}
             odd |= passed.keys() & (moves.keys() | self._gone.keys() | self._claimed_at.keys())
             for id in odd:
-                new, cur = grammar.parse(passed[id][1], claimed=False), grammar.parse(passed[id][0], claimed=True)
+                new, cur = parse(passed[id][1], claimed=False), parse(passed[id][0], claimed=True)
                 for seen, name in zip(moves[id], (new, new, cur, cur), strict=True):
                     seen.append(name)
                 del passed[id]

@@ -24,12 +24,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import REAL_FILES
 from spooltop.engine.host import PROC
-from spooltop.engine.names import Name
+from spooltop.engine.names import Name, encode_value, is_own_id, parse
 from spooltop.engine.presence import Presence
 from spooltop.model import BoxState, ConsumerList, ConsumerRow, Mount, Progress, Usage, VerdictCounts
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Box, Frozen, Owner, Row, Verdict, age, began, escape
@@ -445,7 +444,7 @@ class ClaimJudge(Struct):
             if known is not None and known.inode == found.st_ino and known.ctime == found.st_ctime:
                 kept[raw] = known
                 continue
-            name = grammar.parse(raw, claimed=True)
+            name = parse(raw, claimed=True)
             row = claim_row(name, found)
             if stat.S_ISREG(found.st_mode):
                 kept[raw] = _Claim(name, found.st_ino, found.st_ctime, now, row)
@@ -694,9 +693,9 @@ class TmpJudge(Struct):
             file = self._files.get(key)
             if file is None or (file.status.st_size, file.status.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
                 row = tmp_row(raw, status)
-                name = grammar.parse(row.name, claimed=False)
+                name = parse(row.name, claimed=False)
                 # Whoever chose an id for a put did not mean the writer of the file.
-                writer = Owner() if name.own and not grammar.is_own_id(name.id) else writer_of(name.id)
+                writer = Owner() if name.own and not is_own_id(name.id) else writer_of(name.id)
                 file = _File(status, now, file is not None, row, name.own, writer)
             else:
                 file.status = status
@@ -779,7 +778,7 @@ class TmpJudge(Struct):
 
     def _is_here(self, host: str) -> bool:
         mine = self._processes.host()
-        return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
+        return host in (mine, encode_value(mine)) or (len(host) >= 25 and encode_value(mine).startswith(host))
 
     def _opened_by(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
         """Returns the processes that have the files open. They are read again when ``wanted`` has new files, and every few
@@ -910,7 +909,7 @@ class RowJudge:
 def _never_claimed(dirs: SpoolDirs, new: BoxScan) -> bool:
     """True if the oldest message that waits is of our own, and no consumer of our own was ever there."""
     try:
-        own = new.oldest is not None and grammar.parse(new.oldest[1], claimed=False).own
+        own = new.oldest is not None and parse(new.oldest[1], claimed=False).own
         return own and dirs.private_dir(presence.CONSUMERS) is None
     except OSError:
         return False

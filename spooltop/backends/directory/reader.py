@@ -83,10 +83,6 @@ class _FolderReader:
             since = self._world.clock() - LOCKS_FOR
             return counters.locks_used(self._world.files, counts, (fd for _, fd in opened), since=since)
 
-    def _cursors(self, folders: list[OpenFolder]) -> tuple[CursorSource, ...]:
-        """Returns the cursors in the first of ``folders`` that has any, or those that were named."""
-        return self._cursor_files.look(folders, self._lock_holders)
-
     def _lock_holders(self, file: os.stat_result, folder: int) -> tuple[LockHolder, ...]:
         """Returns the holders of a lock on a cursor file, or on the lock file beside it in the open ``folder``."""
         files = [file]
@@ -174,7 +170,7 @@ class DirectoryReader(_FolderReader):
         flow = self._flow.look(dirs, taken_at, report, new, scans[Box.CUR], judged.claims, exact=not reopened)
         folders, opened = self._spool.folders(dirs), self._spool.boxes(dirs)
         within = {path: _locks_in(scans[box]) for box, (path, _) in opened.items()}
-        cursors = self._cursors(folders)
+        cursors = self._cursor_files.look(folders, self._lock_holders)
         capabilities = self._capabilities(dirs, cursors)
         boxes = {box: self._judge.box_state(box, scans[box], judged) for box in LIVE} | set_aside
         self._scans, self._judged = scans, judged.replace(irregular=irregular)
@@ -388,7 +384,7 @@ class StandaloneReader(_FolderReader):
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
             folders = [*folders, self._in_full[1]]
         locks = self._lock_files.look(folders, self._world.lock_table, {})
-        cursors = self._cursors(self._folders) if self._layout == "cursors" else ()
+        cursors = self._cursor_files.look(self._folders, self._lock_holders) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)
         now = self._world.clock()
         locks_had, locks_given_up = self._locks_used(self._folders)

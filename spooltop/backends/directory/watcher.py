@@ -332,11 +332,6 @@ class EventReport(Struct):
     restarted: bool = False
     until: float | None = None
 
-    @property
-    def starting(self) -> bool:
-        """True if it has begun to listen and has received nothing yet."""
-        return not (self.listening or self.reason)
-
 
 # Waits until the next look is due.
 
