@@ -107,8 +107,12 @@ def open_path(files: Files, path: str) -> int:
     return opened
 
 
+OpenFolders = list[tuple[str, int]]
+"""Open directories: the path of each as it is shown, and a descriptor."""
+
+
 @contextmanager
-def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[str, int]]]:
+def with_above(path: str, files: Files, *, above: bool) -> Iterator[OpenFolders]:
     """Opens a directory and, with ``above``, its parent where that is open to this user, as (path, descriptor)."""
     with ExitStack() as stack:
         opened = [(path, stack.enter_context(files.closing(files.open_dir(path, follow=True))))]

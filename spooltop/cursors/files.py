@@ -29,6 +29,7 @@ from spooltop.backends.access import why_closed
 from spooltop.backends.directory.scan import FolderNames
 from spooltop.backends.directory.storage import System, folder_in, opened_below
 from spooltop.backends.directory.watcher import in_order, listening, watch_fd
+from spooltop.backends.log_store import OpenFolders
 from spooltop.engine import syscalls
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.files import REAL_FILES, GrowingFiles, open_regular
@@ -228,7 +229,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @contextmanager
-def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
+def named_folders(named: Iterable[str]) -> Iterator[OpenFolders]:
     """Opens each folder in ``named`` and the folder of each file in it, as (path, descriptor). Leaves out what cannot be
     opened."""
     opened: dict[str, int] = {}
@@ -242,7 +243,7 @@ def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
         yield list(opened.items())
 
 
-def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
+def cursor_rights(sources: tuple[CursorSource, ...], folders: OpenFolders) -> str | None:
     """Returns the reason why this user can set no cursor of ``sources``, None if one can be set."""
     if not sources:
         return "there is no cursor file here"
@@ -250,7 +251,7 @@ def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, in
     return None if None in reasons else reasons[0]
 
 
-def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
+def blocked_by(one: CursorSource, folders: OpenFolders) -> str | None:
     """Returns the reason why this user cannot set a cursor in this file, or None. The file is replaced, so the user needs the
     rights of the directory; without those of the file itself, its owner would be locked out of the new file."""
     name = os.path.basename(one.path)
@@ -264,7 +265,7 @@ def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
         return f"{escape(one.path)} cannot be seen: {error.strerror}"
 
 
-def folder_of(path: str, folders: list[tuple[str, int]]) -> AbstractContextManager[int]:
+def folder_of(path: str, folders: OpenFolders) -> AbstractContextManager[int]:
     """Opens the directory of a cursor file from the open ``folders`` without following a link. Raises ``OSError``."""
     found = folder_in(path, folders)
     if found is None:
@@ -414,7 +415,13 @@ class CursorWatcher(_Listener):
             file = tracked.files.get(name) or _File()
             if len(tracked.files) < _FILES_AT_MOST:
                 tracked.files[name] = file
-            self._read_if_changed(tracked, name, file)
+            try:
+                same = file.last is not None and file.last[0] == _state(os.stat(name, dir_fd=tracked.fd, follow_symlinks=False))
+            except OSError:
+                same = False
+            if not same:  # written before its event arrived, or without any event: in place, by a file that is still open
+                self._read(tracked, name, file, 0)
+                file.reported = False
             self._drain()
             versions, file.untaken = file.untaken, []
             self._untaken -= sum(len(one.data) for one in versions)
@@ -506,15 +513,6 @@ class CursorWatcher(_Listener):
                     self._read(self._watches[watch], name, file, writes)
                 else:
                     file.unread += writes
-
-    def _read_if_changed(self, folder: _Folder, name: str, file: _File) -> None:
-        """Reads a file that was written before its event arrived, or without any event: in place, by a file that is still open.
-        """
-        with suppress(OSError):
-            if file.last is not None and file.last[0] == _state(os.stat(name, dir_fd=folder.fd, follow_symlinks=False)):
-                return
-        self._read(folder, name, file, 0)
-        file.reported = False
 
     def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
         """Reads the present content after ``writes`` events. If it is the same as before, the events belong to it or to what
@@ -698,7 +696,7 @@ class CursorFiles(Struct, dict=True):
         self._journal = CursorJournal()
         self._temp_files = FolderNames(lambda name: name != _SHARED and name.startswith(TEMP_BEGINS), _TEMP_AT_MOST)
 
-    def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
+    def look(self, folders: OpenFolders, holders: Holders) -> tuple[CursorSource, ...]:
         """Looks at the cursor files in ``folders``, (path as shown, descriptor) of the spool and of its parent; the first one
         that has cursors is taken."""
         if not self.named:

@@ -24,7 +24,7 @@ from spooltop.backends.journal import (
     folder_id,
     ref_of,
 )
-from spooltop.backends.log_store import LogFiles, LogStore, with_above
+from spooltop.backends.log_store import LogFiles, LogStore, OpenFolders, with_above
 from spooltop.cursors.model import CursorSource, direction, pick, shown, type_change
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.model import Capabilities, CursorMismatch, CursorUnreadable, Frozen, Refused, UsageError, unredact
@@ -127,7 +127,7 @@ class CursorState(Frozen):
     their real paths, as the journal names them."""
 
     sources: tuple[CursorSource, ...]
-    folders: list[tuple[str, int]]
+    folders: OpenFolders
     files: Mapping[str, CursorSource]
 
 
@@ -167,7 +167,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
         one: CursorSource,
         source: str,
         value: Json,
-        folders: list[tuple[str, int]],
+        folders: OpenFolders,
         *,
         force: bool,
         typed: bool = False,
@@ -278,7 +278,7 @@ class CursorOperator(ValueOperator[CursorSetIntent, CursorState]):
             sources = CursorFiles(self._world, named=self._options.cursor_files, whole=True).look(folders, lambda *_: ())
             yield CursorState(sources, folders, {_real_path(one.path): one for one in sources})
 
-    def _folders(self) -> AbstractContextManager[list[tuple[str, int]]]:
+    def _folders(self) -> AbstractContextManager[OpenFolders]:
         """Opens the folders whose cursors are shown, as (path as shown, descriptor)."""
         named = self._options.cursor_files
         return named_folders(named) if named else with_above(self._path, self._files, above=self._options.shows_above)

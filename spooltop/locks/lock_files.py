@@ -548,17 +548,13 @@ def message_locks(chunks: Iterable[str]) -> tuple[str, ...]:
     """
     known = list(chunks)
     names = [name for chunk in known if _MESSAGE_LOCK in chunk for name in chunk.split("/") if name.endswith(_MESSAGE_LOCK)]
-    return tuple(
-        name for name in sorted(names)[:_LOCKS_AT_MOST] if _message_exists(name.removesuffix(_MESSAGE_LOCK), known)
-    )  # fmt: skip
 
+    def message_exists(message: str) -> bool:
+        among = (chunk.split("/") for chunk in known if message in chunk)
+        starts = (f"{message},", f"{message}:")
+        return bool(message) and any(name == message or name.startswith(starts) for names in among for name in names)
 
-def _message_exists(message: str, chunks: list[str]) -> bool:
-    if not message:
-        return False
-    starts = (f"{message},", f"{message}:")
-    among = (chunk.split("/") for chunk in chunks if message in chunk)
-    return any(name == message or name.startswith(starts) for names in among for name in names)
+    return tuple(name for name in sorted(names)[:_LOCKS_AT_MOST] if message_exists(name.removesuffix(_MESSAGE_LOCK)))
 
 
 def folder_closed(own: int, what: str, *command: str, file: os.stat_result | None = None) -> str | None:

@@ -31,7 +31,7 @@ from spooltop.backends.journal import (
     folder_id,
     ref_of,
 )
-from spooltop.backends.log_store import LogStore, with_above
+from spooltop.backends.log_store import LogStore, OpenFolders, with_above
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.files import UNSUPPORTED, Files, read_small
 from spooltop.engine.tickets import FileTicket, file_tickets, freshen_next, parse_file_ticket
@@ -83,6 +83,9 @@ class LockRecord(Intent):
         """True for a ticket of a queue, which is not the thing that it queues for."""
         return self.words.startswith("ticket ")
 
+
+LoggedLocks = LoggedOperation[LockRecord, ItemOutcome]
+"""All that the journal holds of one operation on locks."""
 
 LOCKS = RecordType("locks", "the journal of locks", "item", LockRecord, ItemOutcome, (Action.UNLOCK, Action.UNDO))
 """The record type of the log of locks."""
@@ -251,7 +254,7 @@ def _row_of(lock: Lock) -> Row:
 
 
 
-class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
+class LockOperator(SingleOperator[LockRecord, OpenFolders]):
     """Implements ``model.backend.Operator`` for the locks in ``path`` and, unless they are there alone, in its parent directory:
     those that the view shows. With the layout "tickets" the path itself is a queue."""
 
@@ -268,11 +271,11 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         return Capabilities.nothing("there are no messages here").replaced(None, Action.UNLOCK, Action.UNDO)
 
     @contextmanager
-    def _state(self) -> Iterator[list[tuple[str, int]]]:
+    def _state(self) -> Iterator[OpenFolders]:
         with self._translate_errors(), self._folders() as folders:
             yield folders
 
-    def _choose(self, request: Request, state: list[tuple[str, int]]) -> Candidates:
+    def _choose(self, request: Request, state: OpenFolders) -> Candidates:
         """Pins the named locks. They are named by their path as shown or their file name, in ``ids`` or ``keys``;
         ``everything`` means all stale ones. Raises ``UsageError`` where none is named."""
         wanted, missing = chosen_locks(request.selection, self._look(state))
@@ -284,7 +287,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
             notes = ("The next waiter then gets the lock.",)
         return Candidates(items, refused, notes, missing)
 
-    def _pin(self, lock: Lock, folders: list[tuple[str, int]], request: Request) -> list[Item] | Refusal:
+    def _pin(self, lock: Lock, folders: OpenFolders, request: Request) -> list[Item] | Refusal:
         """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
         row = _row_of(lock)
         why, forceable = blocked_by(lock, request.at, self._options.stale_after)
@@ -351,7 +354,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
     def _became(self, item: Item, intent: LockRecord) -> str:
         return intent.path
 
-    def _fact(self, logged: LoggedOperation[LockRecord, ItemOutcome]) -> Account:
+    def _fact(self, logged: LoggedLocks) -> Account:
         items = [record for record, _ in reversed(logged.steps.values())]
         words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
         if logged.open:
@@ -359,7 +362,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
         return Account(words, "unlock removes it again" if logged.first.action is Action.UNDO else None)
 
     @contextmanager
-    def _folders(self) -> Iterator[list[tuple[str, int]]]:
+    def _folders(self) -> Iterator[OpenFolders]:
         """Opens the path and the other directories with its locks, as (path, descriptor); the path itself comes first."""
         with ExitStack() as stack:
             folders = stack.enter_context(with_above(self._path, self._files, above=self._options.shows_above))
@@ -370,7 +373,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
                     folders.append((os.path.join(self._path, box.value), fd))
             yield folders
 
-    def _look(self, folders: list[tuple[str, int]]) -> tuple[Lock, ...]:
+    def _look(self, folders: OpenFolders) -> tuple[Lock, ...]:
         """Looks for all locks, as the view shows them."""
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
         boxes = {path: message_locks(["/".join(found)]) for path, found in names.items()}
@@ -395,9 +398,8 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
                 take_away(one, own, ref.pin, who, self._files)
 
     def _backwards(
-        self, logged: LoggedOperation[LockRecord, ItemOutcome], undos: Sequence[LoggedOperation[LockRecord, ItemOutcome]],
-        request: Request, state: list[tuple[str, int]],
-    ) -> Candidates:  # fmt: skip
+        self, logged: LoggedLocks, undos: Sequence[LoggedLocks], request: Request, state: OpenFolders
+    ) -> Candidates:
         """The locks that an operation removed, in the open folders (path, descriptor)."""
         steps = (step for undo in undos if undo.trusted for step in undo.steps.values())
         back = {one.place for one, outcome in steps if outcome is not None and outcome.changed}
@@ -414,7 +416,7 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
                 refused.append(Refusal(row, str(error)))
         return Candidates(found, refused, (f"{len(back)} of {len(logged.steps)} undone already.",) if back else ())
 
-    def _restored(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item:
+    def _restored(self, one: LockRecord, row: Row, folders: OpenFolders) -> Item:
         """The item that puts a lock back. Raises ``Skipped`` where that cannot be."""
         fd = _folder_of(one, folders)
         if fd is None:
@@ -450,5 +452,5 @@ class LockOperator(SingleOperator[LockRecord, list[tuple[str, int]]]):
             raise Skipped(f"{escape(one.element)}, which it locked, has gone")
 
 
-def _folder_of(one: LockRecord, folders: list[tuple[str, int]]) -> int | None:
+def _folder_of(one: LockRecord, folders: OpenFolders) -> int | None:
     return next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
