@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
-from spooltop.model import Frozen, OperationRecord, Outcome, Owner, Result, Severity, Snapshot, Verdict, escape
+from spooltop.model import Frozen, Outcome, Owner, Result, Severity, Snapshot, Verdict, escape
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
 
 _KEPT = 200
 """Events that are kept."""
-_RESULTS = 20
-"""Operations of this session that are compared with those reported: at most so many end between two looks."""
 
 
 class LoggedEvent(Frozen):
@@ -29,20 +27,23 @@ class EventLog:
     knows when it began."""
 
     _exited: frozenset[Owner] | None = None
+    _ended = 0
+    """Operations that are known to have ended."""
 
     def __init__(self) -> None:
         self._events = TargetEvents("")
         self._kept: deque[LoggedEvent] = deque(maxlen=_KEPT)
 
-    def take(self, snapshot: Snapshot, results: Iterable[Result] = ()) -> None:
+    def take(self, snapshot: Snapshot, results: Sequence[Result] = ()) -> None:
         """Takes another look, and the results of the operations of this session, oldest first."""
-        user = snapshot.observation.who.user
-        operations = [_record(result, user) for result in list(results)[-_RESULTS:]]
-        found = self._events.look(snapshot, operations[::-1])
-        first = self._exited is None
-        news = [*self._deaths(snapshot), *(logged for event in found if (logged := _logged(event)) is not None)]
+        first, ended, self._ended = self._exited is None, results[self._ended :], len(results)
+        news = [*self._deaths(snapshot), *map(_logged, self._events.look(snapshot, ()))]
+        for result in ended:
+            counts = ", ".join(f"{outcome} {result.count(outcome)}" for outcome in Outcome)
+            words = f"{result.action} by {escape(snapshot.observation.who.user)}: {counts} · {result.operation}"
+            news.append(LoggedEvent(result.finished_at, words))
         if not first:
-            self._kept.extend(news)
+            self._kept += filter(None, news)
 
     def newest(self, until: float) -> list[LoggedEvent]:
         """Returns the events up to ``until`` (epoch seconds), newest first."""
@@ -57,13 +58,6 @@ class EventLog:
             yield LoggedEvent(snapshot.taken_at, words, Severity.WARNING)
 
 
-def _record(result: Result, user: str) -> OperationRecord:
-    return OperationRecord(
-        result.operation, result.action, result.finished_at, user, len(result.items), result.count(Outcome.DONE),
-        result.count(Outcome.SKIPPED), result.count(Outcome.FAILED),
-    )  # fmt: skip
-
-
 def _logged(event: QueueEvent) -> LoggedEvent | None:
     """The event as it is shown; None for further lost updates: the history of the cursor has each one with its time."""
     severity = Severity(str(event.more["severity"])) if "severity" in event.more else None
@@ -74,7 +68,5 @@ def _logged(event: QueueEvent) -> LoggedEvent | None:
             return LoggedEvent(event.at, f"now {event.text}", severity)
         case EventKind.ENDS:
             return LoggedEvent(float(str(event.more["last_seen_at"])), f"over: {event.text}", ended=True)
-        case EventKind.OPERATION:
-            return LoggedEvent(float(str(event.more["began_at"])), f"{event.text} · {event.subject}")
         case _:
             return None

@@ -12,9 +12,10 @@ import queue
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 from textual.message_pump import MessagePump
@@ -53,36 +54,31 @@ CLOCK = TICK / 2
 """Seconds between two updates of the clock in the header where nothing else changes: every second one comes with the ages."""
 
 
-def signature(snapshot: Snapshot) -> Hashable:
+_OF_LOOK = attrgetter(
+    "generation", "complete", "counts", "consumers", "suppressed", "capabilities.refusals", "watch.mode", "watch.reason", "hidden"
+)
+_OF_BOX = attrgetter("count", "complete", "oldest_at", "error")
+_OF_ROW = attrgetter("key", "verdict", "size")
+_OF_PROBLEM = attrgetter("code", "severity", "count", "subject")
+_OF_CURSOR = attrgetter("source", "shown", "verdict", "reverts_recent", "moved_at")
+_OF_LOCK = attrgetter("path", "verdict", "holders", "waiters")
+
+
+def signature(snapshot: Snapshot) -> tuple[object, ...]:
     """Equal for two snapshots that differ only by the passing of time (ages, windows of rates, free disk space). A rate that
     becomes known is a change: after a stop (Ctrl-Z) the first look does not know all of them, the second does."""
     observation = snapshot.observation
     return (
-        observation.generation,
-        observation.complete,
-        tuple((box, state.count, state.complete, state.oldest_at, state.error) for box, state in observation.boxes.items()),
-        tuple((row.key, row.verdict) for row in observation.claims),
-        tuple((row.key, row.verdict, row.size) for row in observation.tmp),
-        observation.counts,
-        observation.consumers,
-        tuple(sorted(observation.suppressed.items())),
-        tuple((problem.code, problem.severity, problem.count, problem.subject) for problem in snapshot.problems),
-        tuple(
-            (
-                cursor.source, cursor.shown, cursor.verdict, cursor.reverts_recent, cursor.moved_at, cursor.history[:1],
-                cursor.polls[:1],
-            )
-            for cursor in snapshot.cursors
-        ),
-        tuple((lock.path, lock.verdict, lock.holders, lock.waiters) for lock in observation.locks),
-        tuple(sorted(observation.capabilities.refusals.items())),
-        tuple(one.readonly for one in observation.capacities),
-        observation.watch.mode,
-        observation.watch.reason,
-        observation.hidden,
+        _OF_LOOK(observation),
+        {box: _OF_BOX(state) for box, state in observation.boxes.items()},
+        [*map(_OF_ROW, (*observation.claims, *observation.tmp))],
+        [*map(_OF_PROBLEM, snapshot.problems)],
+        [(_OF_CURSOR(cursor), cursor.history[:1], cursor.polls[:1]) for cursor in snapshot.cursors],
+        [*map(_OF_LOCK, observation.locks)],
+        [one.readonly for one in observation.capacities],
         snapshot.not_visible,
         (snapshot.rates.in_per_s is None, snapshot.rates.done_per_s is None),
-        tuple(sorted(snapshot.muted.items())),
+        snapshot.muted,
     )
 
 
@@ -90,7 +86,7 @@ class ChangeFilter:
     """Passes a snapshot that has changes, or in which ages have a new step: every ``SOON`` seconds until ``TICK`` seconds after
     the last change, then every ``TICK`` seconds."""
 
-    _last: Hashable = None
+    _last: tuple[object, ...] = ()
     _at: float | None = None
     _news_at = 0.0
 

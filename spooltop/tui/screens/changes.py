@@ -475,11 +475,7 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def do_open_operation(self) -> None:
         if self.record is not None:
-            self.open_screen(OperationScreen(self.session, self.record), self._left)
-
-    def _left(self, undo: bool | None) -> None:
-        if undo:
-            self.do_undo()
+            self.open_screen(OperationScreen(self.session, self.record), lambda undo: self.do_undo() if undo else None)
 
     def do_copy_operation(self) -> None:
         if self.record is not None:
@@ -488,8 +484,5 @@ class OperationsScreen(ChoosingScreen[None]):
     def do_undo(self) -> None:
         record = self.record
         if record is not None:
-            self.open_screen(PlanScreen(self.session, Action.UNDO, Selection(), {"undoes": record.operation}), self._undone)
-
-    def _undone(self, result: Result | None) -> None:
-        if result is not None:
-            self.read()
+            plan = PlanScreen(self.session, Action.UNDO, Selection(), {"undoes": record.operation})
+            self.open_screen(plan, lambda result: self.read() if result else None)

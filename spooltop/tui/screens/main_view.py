@@ -82,13 +82,6 @@ _FIRST_SORT: Mapping[str, Sort] = {**FIRST_SORT, View.CONSUMERS: Sort("verdict")
 _COLUMNS: Mapping[Any, tuple[Column, ...]] = {**COLUMNS, View.CONSUMERS: CONSUMER_COLUMNS}
 
 
-def _first_lists() -> dict[Box | View, ListState]:
-    views = (View.OVERVIEW, View.CURSORS, View.CURSOR, View.LOCKS, View.CONSUMERS)
-    return {
-        name: ListState(name if isinstance(name, Box) else None, _FIRST_SORT.get(name, Sort())) for name in (*Box, *views)
-    }  # fmt: skip
-
-
 _parse = lru_cache(maxsize=8)(partial(filters.parse, lenient=True))
 
 
@@ -161,7 +154,10 @@ class MainView(ListScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.lists = _first_lists()
+        views = (View.OVERVIEW, View.CURSORS, View.CURSOR, View.LOCKS, View.CONSUMERS)
+        self.lists = {box: ListState(box, _FIRST_SORT.get(box, Sort())) for box in Box} | {
+            view: ListState(sort=_FIRST_SORT.get(view, Sort())) for view in views
+        }
         """The choices of the user, by the box that is listed, else by the view."""
         self.events = EventLog()
         """Events from one look to the next."""
