@@ -525,9 +525,9 @@ class TableScreen(Screen[ScreenResultType], inherit_bindings=False):
             return
         view_command, self.session.next_view = self.session.next_view, None
         if view_command is not None and self.view in GOES:
-            self.run_command(view_command)
-            return
-        self.paint()
+            self.choose(view_command)
+        else:
+            self.paint()
 
     # Commands of every screen
 

@@ -348,9 +348,6 @@ class OperationScreen(TextScreen[bool]):
     def do_copy_operation(self) -> None:
         self.copy(self.undoing or self.record.operation)
 
-    def do_back(self) -> None:
-        self.dismiss(False)
-
 
 _MOST = 1000
 """Operations in the list: a journal may hold very many."""

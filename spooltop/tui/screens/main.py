@@ -18,6 +18,7 @@ from spooltop.model import (
     ASIDE,
     Action,
     Box,
+    ConsumerRow,
     KeptView,
     Problem,
     Result,
@@ -29,7 +30,7 @@ from spooltop.model import (
     escape_text,
 )  # fmt: skip
 
-from ..commands import BOX_OF, READING, TABS, KeyCommand, View, by_id, own_command
+from ..commands import BOX_OF, READING, TABS, KeyCommand, View, own_command
 from ..draw.elements import when, within
 from ..draw.lists import COLUMNS, columns_of
 from ..messages import (
@@ -419,18 +420,20 @@ class MainScreen(MainView):
             self.lists[View.CURSOR].index = 0
             self.paint()
         elif (consumer := context.consumer) is not None:
-            chosen = self.lists[Box.CUR]
-            chosen.scope, chosen.filter, chosen.problems_only = consumer, "", False
             self.lists[View.CONSUMERS].cursor = consumer.key
-            self.do_show(View.CLAIMS)
+            self._show_messages(View.CLAIMS, consumer)
+
+    def _show_messages(self, root: View, scope: Problem | ConsumerRow) -> None:
+        """Shows the messages of a problem or a consumer in their list."""
+        chosen = self.lists[BOX_OF[root]]
+        chosen.scope, chosen.filter, chosen.problems_only = scope, "", False
+        self.do_show(root)
 
     def _open_problem(self, problem: Problem) -> None:
         """Shows what a problem is about."""
         root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
         if problem.selection is not None and root is not None:
-            chosen = self.lists[BOX_OF[root]]
-            chosen.scope, chosen.filter, chosen.problems_only = problem, "", False
-            self.do_show(root)
+            self._show_messages(root, problem)
         elif problem.view in tuple(View):
             target = View(problem.view)
             if target is View.CURSORS and problem.subject is not None:
@@ -468,8 +471,6 @@ class MainScreen(MainView):
         """Leaves the target for the Spools view that it was opened from."""
         if self.session.to_spools is not None:
             self.session.to_spools()
-        elif (reason := by_id("spools").why_not(self.context())) is not None:
-            self.show_notice(reason)
 
     def do_show_aside(self) -> None:
         """Shows the messages set aside: the first of its boxes that is not empty; in the Aside view the next box."""

@@ -414,8 +414,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def make(self) -> None:
         self._ask(partial(
             self.session.control.plan, self.action, self.selection, force=self.force, options=dict(self.options),
-            on_progress=now_and_then(self, self._planning),
-            on_first=partial(deliver, self, self._found),
+            on_progress=now_and_then(self, partial(setattr, self, "planning")),
+            on_first=partial(deliver, self, partial(setattr, self, "first")),
             stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
 
@@ -423,14 +423,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
         """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
         self.plan, self.edit.text, self.planning, self.first = None, "", "", ()
         self.ask(self.session.worker.submit, job, partial(setattr, self, "plan"))
-
-    def _planning(self, words: str) -> None:
-        if self.plan is None:
-            self.planning = words
-
-    def _found(self, items: Sequence[Item]) -> None:
-        if self.plan is None:
-            self.first = items
 
     def _answered(self, take: Callable[[T], object], found: T | SpooltopError) -> None:
         self.panel.renew()
