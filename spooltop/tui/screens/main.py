@@ -141,6 +141,8 @@ class MainScreen(MainView):
         if not self.ready:  # being mounted, or removed already: there is no list for rows
             if isinstance(found, SnapshotTaken):
                 self.snapshot = found.snapshot
+            elif isinstance(found, LookFailed):
+                self.failed = found.error
             return
         match found:
             case SnapshotTaken():
