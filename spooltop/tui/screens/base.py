@@ -867,25 +867,18 @@ def fit(lines: Lines, height: int) -> Lines:
     return [*lines[: height - 1], dim(f" … {more + 1} more lines, PgDn")] if more > 0 else lines
 
 
-def _words(entry: HelpEntry) -> str:
-    """The help of a command and why it is not available here. A reason may begin with the command's name, which is left out."""
-    words, reason = shown(entry.words), shown(entry.why_not)
+def _entry(entry: HelpEntry, cells: int, width: int) -> Lines:
+    """The keys of a command, as many as fit uncut, its help and why it is not available here. A reason may begin with the
+    command's name, which is left out."""
+    keys, words, reason = map(shown, (entry.keys, entry.words, entry.why_not))
     name, colon, rest = reason.partition(": ")
     if colon and words.startswith(name):
         reason = rest
-    return f"{words}; not now: {reason}" if reason else words
-
-
-def _keys(names: str, room: int) -> str:
-    """As many of the keys as fit, none of them cut."""
-    while text_width(names) > room and " " in names:
-        names = names.rpartition(" ")[0]
-    return clip(names, room)
-
-
-def _entry(entry: HelpEntry, keys: int, width: int) -> Lines:
-    key, style = (Style.DIM, Style.DIM) if entry.why_not else (Style.KEY, Style.NORMAL)
-    return labelled(key(f"   {pad(_keys(shown(entry.keys), keys), keys)}  "), width - 1, _words(entry), style)
+    while text_width(keys) > cells and " " in keys:
+        keys = keys.rpartition(" ")[0]
+    style, of_keys = (Style.DIM, Style.DIM) if reason else (Style.NORMAL, Style.KEY)
+    label = of_keys(f"   {pad(clip(keys, cells), cells)}  ")
+    return labelled(label, width - 1, f"{words}; not now: {reason}" if reason else words, style)
 
 
 class HelpScreen(TextScreen[None]):

@@ -83,9 +83,8 @@ class FormScreen(TableScreen[ScreenResultType]):
         if step := {"down": 1, "tab": 1, "up": -1, "shift+tab": -1}.get(event.key):
             self.chosen = (self.chosen + step) % len(self.fields)
             self.typing = list(self.fields.values())[self.chosen]
-        elif not self.typing.key(event.key, event.character):
-            return False
-        return True
+            return True
+        return self.typing.key(event.key, event.character)
 
     def form(self, inner: int) -> tuple[str, Lines]:
         """The title, and the lines in ``inner`` cells."""
