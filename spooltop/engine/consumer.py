@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
 from weakref import ref
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from spooltop.model import ClaimLost, Closed, InterruptedMove, QueueCounts, QueueIdentity, SpooltopError, Unreadable, UsageError
 from spooltop.model.vocabulary import ASIDE, DIED, Box, Clock, Closing, Verdict, escape
@@ -274,51 +274,42 @@ def warn_dropped(*ids: str) -> None:
 
 # The consumer itself.
 
-class Consumer:
+class Consumer(Struct, eq=False, dict=True, weakref=True):
     """Claims of one process on one spool, under one token at a time. Mail is not claimed, unless ``as_spool``. Thread-safe,
     ``close`` included: a call that is under way in another thread ends as it would have, and every later one raises
     ``Closed``. With ``moves_to``, the queue into which it moves messages, no claim goes back by itself."""
 
-    def __init__(
-        self,
-        dirs: SpoolDirs,
-        clock: Clock,
-        host: str,
-        durable: bool,
-        max_attempts: int,
-        as_spool: bool,
-        hosts: str,
-        moves_to: QueueIdentity | None = None,
-    ) -> None:
-        self._moves_to = moves_to
-        self._hosts = hosts
-        self._path = dirs.path
-        self.boxes = OpenBoxes(dirs)
-        self._clock = clock
-        self._host = host
-        self._durable = durable
-        self._max_attempts = max_attempts
-        self._takes_mail_names = as_spool
-        self._sync_new: bool | None = None
-        self.backlog = Backlog(self.boxes.new, dirs.files, clock)
-        self._paused = False
-        self._look_at = float("-inf")
-        self._lock = threading.RLock()
-        self._hold: PresenceLock | None = None
-        self._lost_hold: PresenceLock | None = None
-        """Presence whose file was removed, until all claims have the token of its successor."""
-        self._open: dict[str, ref[Claim]] = {}
-        self._failures: dict[str, int] = {}
-        self._last_us = 0
-        # Claims that may have been made: a server did the rename and reported an error, or the rename was interrupted. A name is
-        # added before its rename and removed when somebody has the claim, so that an interrupt in between (Ctrl-C) leaves no
-        # claim that its own process does not know.
-        self._uncertain: dict[str, str] = {}
-        """Name in ``cur`` → name in ``new``."""
-        self.is_closed = False
-        self._given_back: frozenset[str] = frozenset()
-        self.forks = 0
-        """Number of forks between the process that opened the spool and this one."""
+    boxes: OpenBoxes
+    _path: str
+    _clock: Clock
+    _host: str
+    _durable: bool
+    _max_attempts: int
+    _takes_mail_names: bool
+    _hosts: str
+    _moves_to: QueueIdentity | None = None
+    _sync_new: bool | None = None
+    _paused: bool = False
+    _look_at: float = float("-inf")
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _hold: PresenceLock | None = None
+    _lost_hold: PresenceLock | None = None
+    """Presence whose file was removed, until all claims have the token of its successor."""
+    _open: dict[str, ref[Claim]] = {}
+    _failures: dict[str, int] = {}
+    _last_us: int = 0
+    # Claims that may have been made: a server did the rename and reported an error, or the rename was interrupted. A name is
+    # added before its rename and removed when somebody has the claim, so that an interrupt in between (Ctrl-C) leaves no claim
+    # that its own process does not know.
+    _uncertain: dict[str, str] = {}
+    """Name in ``cur`` → name in ``new``."""
+    is_closed: bool = False
+    _given_back: frozenset[str] = frozenset()
+    forks: int = 0
+    """Number of forks between the process that opened the spool and this one."""
+
+    def __post_init__(self) -> None:
+        self.backlog = Backlog(self.boxes.new, self.boxes.files, self._clock)
         tell_in_children(self, Consumer._forked)  # by itself: another thread may be closing the spool at the fork
 
     # Presence

@@ -16,7 +16,7 @@ from spooltop.model import LIVE, Box, ClaimLost, Clock, Closing, Guarantee, NotA
 from .arguments import MAX_ATTEMPTS, AfterClose, Data, absolute_path, check_clock, check_number, check_seconds, microseconds
 from .consumer import Claim, Consumer, SpoolMover
 from .counters import DUPLICATE, locks_used, read, total
-from .dirs import SpoolDirs
+from .dirs import OpenBoxes, SpoolDirs
 from .files import Files
 from .host import iterated_by, tell_in_children, this_machine
 from .mail import refuse_mail
@@ -127,7 +127,8 @@ class Spool(Closing):
         self.durable = durable
         self._clock = clock
         self._words = (
-            clock, host if host is not None else this_machine().host, durable, max_attempts, as_spool, check_hosts(hosts)
+            self.path, clock, host if host is not None else this_machine().host, durable, max_attempts, as_spool,
+            check_hosts(hosts),
         )  # fmt: skip
         self._options: dict[str, Any] = {  # as they were given: what a pickled Spool is opened with again
             "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
@@ -143,8 +144,8 @@ class Spool(Closing):
         try:
             if not as_spool:
                 refuse_mail(self._dirs)
-            self._producer = Producer(self._dirs, clock, self._words[1], key_window, lock_timeout)
-            self._consumer = Consumer(self._dirs, *self._words)
+            self._producer = Producer(self._dirs, clock, self._words[2], key_window, lock_timeout)
+            self._consumer = Consumer(OpenBoxes(self._dirs), *self._words)
         except BaseException as error:
             try:
                 self._dirs.close()
@@ -529,7 +530,7 @@ class Spool(Closing):
 
     def mover(self, target: QueueIdentity) -> SpoolMover:
         """Opens a consumer that moves messages into ``target``; the caller closes it."""
-        return SpoolMover(self._dirs, *self._words, target)
+        return SpoolMover(OpenBoxes(self._dirs), *self._words, target)
 
     def was_put(self, key: str) -> bool:
         """Returns whether a message was put with ``key``; completes the put if it was interrupted."""
