@@ -30,7 +30,6 @@ from .model.backend import (
     ListQuery,
     LockSource,
     OpenAs,
-    OpenedOperator,
     OpenSettings,
     Reader,
     SideWatch,
@@ -132,7 +131,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
 
     _target: Target
     _reader: Reader
-    _open_operations: Callable[[], Operations] | None
+    _open_operations: Callable[[], Operations | None]
     _observer: Observer
     _redactor: Redactor
     _polls: Callable[[Observation], Observation] | None
@@ -415,7 +414,7 @@ class Control(Struct, eq=False, dict=True, weakref=True):
 
     def _operations(self) -> Operations | None:
         with self._opening:
-            if self._opened is None and self._open_operations is not None:
+            if self._opened is None:
                 self._opened = self._open_operations()
             return self._opened
 
@@ -496,10 +495,12 @@ def open_control(
             )  # fmt: skip
             parts = backend.open(target, options)
 
-            def open_operations(open_operator: Callable[[], OpenedOperator]) -> Operations:
+            def open_operations() -> Operations | None:
+                if parts.operator is None:
+                    return None
                 from spooltop.operate.operations import Operations, at_work, to_syslog
 
-                changes = open_operator()
+                changes = parts.operator()
                 consumers, copies = changes.consumers, partial(to_syslog, notice=True) if syslog or found.syslog else None
                 return Operations(
                     changes.operator, target.display_name, clock, flags=changes.flags, copies=copies,
@@ -507,9 +508,8 @@ def open_control(
                     retention=limits.trash_retention if changes.keeps_trash else 0.0, redactor=redactor,
                 )  # fmt: skip
 
-            operations = None if parts.operator is None else partial(open_operations, parts.operator)
             return Control(
-                target, parts.reader, operations, observer, redactor, polls, settings_files, why_closed, clock, mutes,
+                target, parts.reader, open_operations, observer, redactor, polls, settings_files, why_closed, clock, mutes,
                 ViewFile(state, target.key), tickets, parts.beside, patience,
             )
 

@@ -47,17 +47,18 @@ def translating(path: str, doing: str) -> Iterator[None]:
 def translate(error: OSError, path: str, doing: str) -> SpooltopError:
     """The error to raise for ``error`` while ``doing`` ("put", "claim"): ``SpoolFull``, ``Refused``, or the plain
     ``SpooltopError``, each with what to do."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = "quota exceeded" if error.errno == errno.EDQUOT else "no space or no inodes left"
-        acks = ": acks go on meanwhile" if doing in ("put", "claim") else ""
-        return SpoolFull(f"{doing}: {what}", f"free some on this file system{acks}", path=path)
-    if error.errno == errno.EROFS:
-        return Refused(f"{doing}: {os.strerror(error.errno)}", "mount it for writing", path=path)
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return Refused(f"{doing}: {os.strerror(error.errno)}", _as_owner(path), path=path)
-    if error.errno == errno.EXDEV:
-        return SpooltopError(f"{doing}: the boxes are on different file systems", "mount the spool as a whole", path=path)
-    return SpooltopError(f"{doing}: {os.strerror(error.errno) if error.errno else error}", advice(error), path=path)
+    kind, what, hint = SpooltopError, os.strerror(error.errno) if error.errno else str(error), advice(error)
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            kind, what = SpoolFull, "quota exceeded" if error.errno == errno.EDQUOT else "no space or no inodes left"
+            hint += ": acks go on meanwhile" if doing in ("put", "claim") else ""
+        case errno.EROFS:
+            kind = Refused
+        case errno.EACCES | errno.EPERM:
+            kind, hint = Refused, _as_owner(path)
+        case errno.EXDEV:
+            what, hint = "the boxes are on different file systems", "mount the spool as a whole"
+    return kind(f"{doing}: {what}", hint, path=path)
 
 
 def _as_owner(path: str) -> str:

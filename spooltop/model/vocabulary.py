@@ -11,7 +11,6 @@ import math
 import os
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from enum import StrEnum
@@ -286,12 +285,11 @@ class Holders(Frozen):
     notes: tuple[str, ...] = ()
 
 
-class Closing(ABC):
+class Closing:
     """Base of what is closed at the end of its ``with`` block."""
 
     __slots__ = ()
 
-    @abstractmethod
     def close(self) -> None:
         """Ends its use."""
 
