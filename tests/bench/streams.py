@@ -23,7 +23,7 @@ from typing import Any
 from redis import Redis
 
 import spooltop
-from spooltop.backends.redis.client import RedisClient, StreamAddress
+from spooltop.backends.redis.client import RedisClient, StreamAddress, endpoint
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.backends.redis.streams.server import PidJudge
@@ -65,7 +65,7 @@ class Around:
 def reader_of(socket: str, names: StreamNames = NAMES) -> StreamReader:
     address = StreamAddress.parse(f"unix://{socket}#{names.stream}/{names.group}")
     judge = PidJudge(Around(), "here")  # type: ignore[arg-type]
-    return StreamReader(address.endpoint(), names, address.shown, judge, OpenSettings())
+    return StreamReader(endpoint(address.url), names, address.shown, judge, OpenSettings())
 
 
 @contextmanager
@@ -108,10 +108,10 @@ def look(socket: str, turns: int) -> None:
     with recorded() as exchanges:
         reader.see()
     commands = [command for exchange in exchanges for command in exchange]
-    bare = RedisClient(StreamAddress.parse(f"unix://{socket}#jobs").endpoint())
+    bare = RedisClient(endpoint(f"unix://{socket}#jobs"))
 
     def pipeline() -> None:
-        bare.begin(9.0, 1 << 28)
+        bare.allowance.begin(9.0, 1 << 28)
         bare.ask(*commands)
 
     pipeline()

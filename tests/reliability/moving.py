@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from spooltop import open_queue
-from spooltop.backends.redis.queue.group_consumer import connect
-from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
+from spooltop.backends.redis.stream_queue import StreamQueue, connect
 from spooltop.cli.commands.move import move_messages
 from spooltop.engine import Spool
 from tests.scratch import scratch

@@ -408,24 +408,19 @@ OPTIONS: Mapping[str, Any] = {
 
 
 class RedisClient:
-    """Client with at most one connection. Each ``ask`` gets the rest of the time and of the bytes that ``begin`` allowed; any
-    failure closes the connection. ``address`` names the server in errors, without a password."""
+    """Client with at most one connection. Each ``ask`` gets the rest of the time and of the bytes of ``allowance``; any failure
+    closes the connection. ``address`` names the server in errors, without a password."""
 
     def __init__(self, endpoint: Endpoint, address: str = "") -> None:
         self.address = address
         self._options = dict(endpoint)
         self._kind = self._options.pop("connection_class")
-        self._allowance = Allowance()
+        self.allowance = Allowance()
         self._connection: Any = None
-        self.begin = self._allowance.begin
         self.sent = False
         """True if the commands of the last ``ask`` may have reached the server."""
         self.sent_before = False
         """True if they may have reached it on a connection that was closed then, before they were sent again."""
-
-    @property
-    def seconds_left(self) -> float:
-        return self._allowance.seconds_left
 
     @property
     def ends(self) -> tuple[str, str] | None:
@@ -455,13 +450,13 @@ class RedisClient:
             if isinstance(trouble, Unavailable):
                 trouble.answer_lost = self.sent_before or self.sent
                 if trouble.what == _LATE:
-                    trouble.what = f"no answer from the server within {self._allowance.seconds:g} s"
+                    trouble.what = f"no answer from the server within {self.allowance.seconds:g} s"
             raise trouble from None
 
     def _exchange(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Reply]:
         try:
             if self._connection is None:
-                made = self._kind(allowance=self._allowance, **self._options)
+                made = self._kind(allowance=self.allowance, **self._options)
                 made.lib_name = made.lib_version = made.driver_info = None  # a look writes nothing, nor does it say what it is
                 self._connection = made
             self._connection.connect()
@@ -649,10 +644,6 @@ class StreamAddress(Frozen):
         """The stream and the group, as an address writes them."""
         stream = _quoted(self.stream, "*?[]^") if self.pattern else _quoted(self.stream)
         return stream + ("" if self.group is None else f"/{_quoted(self.group)}")
-
-    def endpoint(self, login: Login = Login()) -> Endpoint:  # noqa: B008  immutable
-        """Returns where a client connects. Of ``login`` counts what the URL has not."""
-        return endpoint(self.url, login)
 
 
 def _plain(text: str) -> str:

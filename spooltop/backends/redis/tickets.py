@@ -94,7 +94,7 @@ class RedisTickets:
 
     def _looked(self) -> tuple[tuple[Lock, ...], float]:
         """The queues, and in how many seconds to look again."""
-        self._client.begin(self._seconds, _BYTES)
+        self._client.allowance.begin(self._seconds, _BYTES)
         try:
             found = self._look()
         except SpooltopError as trouble:
@@ -119,7 +119,7 @@ class RedisTickets:
 
     def _scanned_names(self) -> list[str]:
         for _ in range(_STEPS):
-            if self._client.seconds_left < self._seconds / 2:
+            if self._client.allowance.seconds_left < self._seconds / 2:
                 break  # it goes on from there at the next look
             (reply,) = self._client.ask(("SCAN", self._scan, "MATCH", f"*{_QUEUE}", "COUNT", _STEP))
             pair = list_of(reply)

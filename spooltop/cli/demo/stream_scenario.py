@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spooltop.backends.redis.queue.group_consumer import connect
-from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
+from spooltop.backends.redis.stream_queue import StreamQueue, connect
 from spooltop.engine.syscalls import end_with_parent
 from spooltop.model import Action, Box, Environ, Refused, Selection, Unavailable, UsageError, escape
 

@@ -48,7 +48,7 @@ def test_too_many_keys_or_groups_are_refused(
 ) -> None:
     for stream in ("jobs:a", "jobs:b"):
         client.xgroup_create(stream, "work", "0", mkstream=True)
-    monkeypatch.setattr(f"spooltop.backends.redis.streams.server.{limit}", value)
+    monkeypatch.setattr(f"spooltop.backends.redis.backend.{limit}", value)
     assert words in spooltop("status", f"unix://{socket}#jobs:*").err
 
 

@@ -30,7 +30,6 @@ from ...log_store import STATE_DIR, LogFiles, LogStore
 from ...plan_options import InjectedContent, pause_reason
 from ..client import Endpoint, ErrorReply, Reply, list_of, text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
-from ..streams.listing import PendingEntry, StreamFetcher, aside_row, claim_row, waiting_row
 from ..streams.server import (
     ID,
     SOURCES,
@@ -38,12 +37,16 @@ from ..streams.server import (
     Look,
     Looker,
     OperatorConnection,
+    PendingEntry,
     PidJudge,
+    StreamFetcher,
     Word,
+    aside_row,
     can_change,
     check_master,
+    claim_row,
     id_order,
-    judged_consumers,
+    waiting_row,
 )
 from .scripts import ACT, HANDED, SETTLE
 
@@ -749,7 +752,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
 
     def _judged(self) -> Mapping[str, JudgedMember]:
         """Judges consumers as the views do, by a look of its own. Raises ``Unavailable``."""
-        return judged_consumers(Looker(self._server, self._server.names).look(), self._judge)
+        return self._judge.consumers(Looker(self._server, self._server.names).look())
 
     @contextmanager
     def _state(self) -> Iterator[Look]:

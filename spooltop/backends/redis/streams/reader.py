@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby, islice
+from time import monotonic
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -13,7 +14,17 @@ from msgspec import Struct
 from spooltop.backends.access import user_name
 from spooltop.cursors.model import CursorSource
 from spooltop.engine.pausing import pause_from
-from spooltop.model import Capabilities, Listing, ListProgress, ListQuery, OpenSettings, TrackedMessage, Unavailable, Unreadable
+from spooltop.model import (
+    Capabilities,
+    Listing,
+    ListProgress,
+    ListQuery,
+    OpenSettings,
+    SpooltopError,
+    TrackedMessage,
+    Unavailable,
+    Unreadable,
+)
 from spooltop.model.query import MessageFacts, parse
 from spooltop.model.snapshot import (
     BoxState,
@@ -49,27 +60,26 @@ from spooltop.model.vocabulary import size as size_words
 from ...row_listing import RowListing
 from ..client import Endpoint, text_of
 from ..stream_names import HANDED_BACK, HANDED_IDLE, LATER, StreamNames
-from .listing import (
-    PagedListing,
-    Part,
-    PendingEntry,
-    StreamFetcher,
-    claim_row,
-    id_after,
-    in_order_of_ids,
-)
 from .server import (
     ID,
     GroupState,
     JudgedMember,
     Look,
     Looker,
+    OperatorConnection,
+    PagedListing,
+    Part,
+    PendingEntry,
     PidJudge,
     StreamChanges,
+    StreamFetcher,
     StreamServer,
+    can_change,
+    claim_row,
     entry_time,
+    id_after,
     id_order,
-    judged_consumers,
+    in_order_of_ids,
 )
 
 # Number of the entries that a group has not been given yet, also where the server has lost count of them.
@@ -283,18 +293,17 @@ def consumer_list(judged: Mapping[str, JudgedMember], claims: Iterable[Row], now
         if row.owner is not None and row.owner.name is not None:
             rows.setdefault(row.owner.name, []).append(row)
     known = sorted(judged.values(), key=lambda one: (-one.pending, one.name))
-    found = [_row(one, rows.get(one.name, ()), now) for one in known[:_CONSUMERS_AT_MOST]]
+    found = []
+    for one in known[:_CONSUMERS_AT_MOST]:
+        seen = rows.get(one.name, [])
+        times = began(seen)
+        found.append(ConsumerRow(
+            one.verdict, one.evidence, one.owner, None, one.pending, min(times, default=None),
+            one.pending > len(seen), max(times, default=None), tuple(row.id for row in seen[:_FIRST]),
+            asked_at=None if one.idle is None else now - one.idle,
+        ))  # fmt: skip
     found.sort(key=lambda one: (-one.rank, one.claimed_at or now))
     return ConsumerList(tuple(found), now, more=max(0, len(known) - _CONSUMERS_AT_MOST), measured=False)
-
-
-def _row(one: JudgedMember, claims: Sequence[Row], now: float) -> ConsumerRow:
-    times = began(claims)
-    return ConsumerRow(
-        one.verdict, one.evidence, one.owner, None, one.pending, min(times, default=None),
-        one.pending > len(claims), max(times, default=None), tuple(row.id for row in claims[:_FIRST]),
-        asked_at=None if one.idle is None else now - one.idle,
-    )  # fmt: skip
 
 
 _MOST = 24
@@ -349,6 +358,8 @@ _SKEW = 2.0
 _PASSED_AFTER = 60.0
 """Seconds after which consumers that take over what others left have usually taken what was handed back."""
 _PASSED_COUNTED = 1_000
+_RIGHTS_KEPT = 30.0
+"""Seconds for which the rights of a user are not asked again."""
 ABSENT = {
     "tmp": "a stream has no tmp: an entry is complete at once",
     "locks": "a stream has no locks: each step is a command of the server",
@@ -358,17 +369,18 @@ ABSENT = {
 
 class StreamReader:
     """Implements ``model.backend.Reader`` for one group. ``shown`` is its address without secrets, ``judge`` knows which
-    consumers are processes of this host. ``capabilities`` says what may be changed; producers trim the stream to ``maxlen``
-    entries, 0: not known."""
+    consumers are processes of this host. Producers trim the stream to ``maxlen`` entries, 0: not known."""
 
     def __init__(
-        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, settings: OpenSettings, *, maxlen: int = 0,
-        capabilities: Callable[[], Capabilities] = Capabilities,
-    ) -> None:  # fmt: skip
+        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, settings: OpenSettings, *, maxlen: int = 0
+    ) -> None:
         self._names, self._shown, self._judge, self._settings = names, shown, judge, settings
         self._clock = settings.clock
         self._maxlen = maxlen
-        self._capabilities = capabilities
+        self._operator = OperatorConnection(endpoint, shown, names)
+        self._capabilities = Capabilities()
+        """Rights of this user of the server, as of some seconds ago."""
+        self._capable_until = 0.0
         self._since = settings.clock()
         self._server = StreamServer(endpoint, shown)
         self._fetcher = StreamFetcher(self._server.ask, names)
@@ -385,7 +397,6 @@ class StreamReader:
         self._read_at_handing: int | None = None
         self._state: object = None
         self._generation = 0
-        self._away = False
         self._kept: dict[ListQuery, Listing] = {}
         """The last few lists, to be shown while the server is away."""
         self._step = ""
@@ -396,9 +407,7 @@ class StreamReader:
         self._step = f"asking {self._shown.partition('#')[0]}"
         try:
             self._last = self._seen(now)
-            self._away = False
         except Unavailable as trouble:
-            self._away = True
             self._flow.forget()
             return self._unseen(trouble, now)
         finally:
@@ -407,7 +416,7 @@ class StreamReader:
 
     def _seen(self, now: float) -> Observation:
         look = self._looker.look()
-        judged = judged_consumers(look, self._judge)
+        judged = self._judge.consumers(look)
         self._fetcher.entry_size = (look.server.used or 0) // max(1, look.length)
         claims = self._see_claims(look, judged)
         undelivered = self._counter.count(look)
@@ -416,6 +425,7 @@ class StreamReader:
         flow = self._flow.measure(look, undelivered, now)
         if flow.claimed:
             self._last_claim_at = now
+        running = sum(one.verdict is Verdict.ALIVE for one in judged.values())
         times = began(claims.rows)
         last_claims = [at for at in (self._last_claim_at, *times) if at is not None]
         capabilities = self._allowed(look)
@@ -435,8 +445,8 @@ class StreamReader:
             cursors=(cursor_source(look, self._shown.rpartition("/")[0], undelivered),),
             findings=(*self._passed_over(look, claims), *warnings(look, claims.oldest, self._maxlen), *_skew(look.now - now)),
             paused=None if look.paused is None else pause_from(json_object(look.paused), look.now),
-            consumers=None if any(one.verdict is Verdict.UNKNOWN for one in judged.values()) else _running(judged),
-            consumers_seen=_running(judged),
+            consumers=None if any(one.verdict is Verdict.UNKNOWN for one in judged.values()) else running,
+            consumers_seen=running,
             last_claim_at=max(last_claims, default=None),
             who=self._viewer(capabilities),
             capabilities=capabilities,
@@ -526,7 +536,14 @@ class StreamReader:
             return Capabilities.nothing(self._settings.read_only)
         if look.server.replica:
             return Capabilities.nothing("a replica: changes are made on its master")
-        return self._capabilities()
+        if monotonic() >= self._capable_until:
+            try:
+                self._capabilities, self._capable_until = can_change(self._operator), monotonic() + _RIGHTS_KEPT
+            except SpooltopError as error:  # that passes: it is asked again at the next look
+                return Capabilities.nothing(f"{error.what}; {error.advice}")
+            finally:
+                self._operator.close()
+        return self._capabilities
 
     def _viewer(self, capabilities: Capabilities) -> Viewer:
         words = "READ-ONLY" if self._settings.read_only is not None else "read-write" if capabilities.change else "read-only"
@@ -540,7 +557,7 @@ class StreamReader:
         self._step = f"listing {query.box}"
         kept = self._kept.pop(query, None)  # while the server is away, what was fetched of it is all there is
         try:
-            made = kept if self._away and kept is not None else self._listed(query, kept, cancelled, progress)
+            made = self._listed(query, kept, cancelled, progress)
         except Unavailable:
             nothing = RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
             made = nothing if kept is None else kept
@@ -598,16 +615,13 @@ class StreamReader:
         if fields is None:
             raise Unreadable("its entry was deleted or trimmed", "look again", path=escape(id))
         own = {name: value for name, value in fields.items() if not (box in ASIDE and name.startswith(b"~"))}
-        data = own.get(b"data")
+        data = own.pop(b"data", None)
         if data is None:
             named = {text_of(name): text_of(value) for name, value in own.items()}
-            data = json.dumps(named, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
+            data, own = json.dumps(named, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape"), {}
         facts = [("entry", escape(id)), ("stream", escape(self._names.of_box(box)))]
-        more = {b"operation": fields.get(b"~op"), **(own if b"data" in own else {})}
-        facts += [
-            (escape(text_of(name)), escape(text_of(value))[:200])
-            for name, value in more.items() if value is not None and name != b"data"
-        ][:20]  # fmt: skip
+        more = {b"operation": fields.get(b"~op"), **own}.items()
+        facts += [(escape(text_of(name)), escape(text_of(value))[:200]) for name, value in more if value is not None][:20]
         return Payload(data[:limit], len(data), len(data) > limit, tuple(facts))
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
@@ -662,7 +676,7 @@ class StreamReader:
         self._changes.wake()
 
     def close(self) -> None:
-        self._changes.close()
+        self._changes.wake()
         self._server.close()
 
 
@@ -689,11 +703,6 @@ def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[P
         return part.judged is not None and not any(text in escape(part.judged.name) for text in words.texts)
 
     return sorted(filter(fits, parts), key=is_unnamed)
-
-
-def _running(judged: Mapping[str, JudgedMember]) -> int:
-    """Returns the number of consumers that are known to run."""
-    return sum(one.verdict is Verdict.ALIVE for one in judged.values())
 
 
 def _skew(seconds: float) -> tuple[QueueFinding, ...]:

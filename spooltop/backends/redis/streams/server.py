@@ -1,30 +1,31 @@
-"""Questions to a server with streams: a look at a stream and its group in two exchanges, verdicts on the consumers by what they
-tell, changes, rights, and the streams and groups that an address names. Nothing here writes."""
+"""Questions to a server with streams, and nothing that writes: a look at a stream and its group in two exchanges, verdicts on the
+consumers by what they tell, changes, rights; and entries and claims as rows, and lists of them that page: windows are fetched
+when they are shown."""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from time import monotonic
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from time import monotonic, time
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
-from spooltop.model import AnswerLost, Capabilities, NotASpool, Refused, SpooltopError, Unavailable
-from spooltop.model.vocabulary import Action, Box, Frozen, Owner, Verdict, age, escape
+from spooltop.model import AnswerLost, Capabilities, ListQuery, Refused, Selection, SpooltopError, Unavailable
+from spooltop.model.vocabulary import ASIDE, Action, Box, Frozen, Key, Owner, Row, Verdict, age, escape
 
 from ...surroundings import Connection, LocalClient, Surroundings
 from ..client import (
     Endpoint,
     ErrorReply,
-    Login,
     Nonsense,
     RedisClient,
     Reply,
-    StreamAddress,
+    bytes_of,
     fields_of,
     list_of,
     number_of,
@@ -36,8 +37,6 @@ from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_wo
 # A server with streams, asked within limits of time and size; its failures are said in words.
 
 Command = Sequence[str | bytes | int]
-PATIENCE = 2.0
-"""Seconds that one question may take in all."""
 _BYTES = 64 << 20
 _REST = 3.0
 """Seconds after a question that was not answered in time, in which none is asked."""
@@ -46,36 +45,36 @@ _REST = 3.0
 class StreamServer(RedisClient):
     """Connection to a server, for one thread. It connects again by itself."""
 
-    def __init__(self, endpoint: Endpoint, address: str = "", *, patience: float = PATIENCE) -> None:
-        super().__init__(endpoint, address)
-        self._patience = patience
-        self._rest_until = 0.0
-        self._trouble = SpooltopError("")
+    patience = 2.0
+    """Seconds that one question may take in all."""
+    _rest_until = 0.0
+    _trouble = SpooltopError("")
 
     def ask(self, *commands: Command) -> list[Reply]:
         """Returns the answers to these commands, sent together; a command that failed has an ``ErrorReply``. Raises
         ``Unavailable``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
         who waits for the reader waits for one question after another."""
         if monotonic() >= self._rest_until:
-            self.begin(self._patience, _BYTES)
+            self.allowance.begin(self.patience, _BYTES)
             try:
                 return super().ask(*commands)
             except SpooltopError as trouble:
                 self._trouble = trouble
-                if self.seconds_left <= 0:
+                if self.allowance.seconds_left <= 0:
                     self._rest_until = monotonic() + _REST
         raise Unavailable(self._trouble.what, self._trouble.advice, path=self.address)
 
 
 @contextmanager
-def translate_errors() -> Iterator[None]:
+def translate_errors(path: str | None = None) -> Iterator[None]:
     """Raises what is wrong with an answer as ``Unavailable``."""
     try:
-        yield
+        try:
+            yield
+        except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
+            raise Nonsense(f"not what was asked for ({type(error).__name__})") from None
     except SpooltopError as trouble:
-        raise Unavailable(trouble.what, trouble.advice) from None
-    except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
-        raise Nonsense(f"not what was asked for ({type(error).__name__})") from None
+        raise Unavailable(trouble.what, trouble.advice, path=path) from None
 
 
 # Connection of an operator, and what a user of the server may do, found out without changing anything.
@@ -93,7 +92,7 @@ class OperatorConnection(RedisClient):
         self.names = names
 
     def ask(self, *commands: Command) -> list[Reply]:
-        self.begin(_SECONDS, _OPERATOR_BYTES)
+        self.allowance.begin(_SECONDS, _OPERATOR_BYTES)
         return super().ask(*commands)
 
     def answer(self, *command: Word) -> Reply:
@@ -266,64 +265,41 @@ return {#found, last[1], size}
 _PERIOD = 1.0
 """Seconds between two looks at least: claims, acks and leases send no event."""
 _BLOCK = 5.0
-_SLACK = 2.0
-_RETRY = 1.0
 
 
 class StreamChanges:
-    """Listens for entries of ``stream`` once somebody waits. ``wait`` and ``wake`` may be called from any thread."""
+    """Listens for an entry of ``stream`` while somebody waits, and for ``_BLOCK`` seconds more at most. ``wait`` and ``wake`` may
+    be called from any thread."""
 
     def __init__(self, endpoint: Endpoint, stream: str) -> None:
-        self._server = StreamServer(endpoint, patience=_BLOCK + _SLACK)
+        self._server = StreamServer(endpoint)
+        self._server.patience += _BLOCK
         self._stream = stream
         self._looked = monotonic()
         self._woken = threading.Event()
-        self._armed = threading.Event()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._listener = threading.Thread()
+        self.wake = self._woken.set
 
     def looked(self) -> None:
         """Notes that the reader looks: what comes from now on is a change."""
         self._looked = monotonic()
         self._woken.clear()
-        self._armed.set()
 
     def wait(self, timeout: float) -> bool:
         """Waits up to ``timeout`` seconds for an entry, ``wake``, or the time of the next look."""
-        if self._thread is None and timeout > 0:
-            self._thread = threading.Thread(target=self._listen, name="stream-changes", daemon=True)
-            self._thread.start()
+        if timeout > 0 and not self._listener.is_alive():
+            self._listener = threading.Thread(target=self._listen, name="stream-changes", daemon=True)
+            self._listener.start()
         left = max(0.0, self._looked + _PERIOD - monotonic())
         woken = self._woken.wait(min(timeout, left))
         self._woken.clear()
         return woken or left <= timeout
 
-    def wake(self) -> None:
-        self._woken.set()
-
-    def close(self) -> None:
-        """Ends the listening. Its connection is closed by the thread, within seconds."""
-        self._ended.set()
-        self._armed.set()
-        self._woken.set()
-
     def _listen(self) -> None:
-        while not self._ended.is_set():
-            self._armed.wait()
-            if self._ended.is_set():
-                break
-            try:
-                (reply,) = self._server.ask(("XREAD", "COUNT", 1, "BLOCK", int(_BLOCK * 1000), "STREAMS", self._stream, "$"))
-                if reply is None:
-                    continue
-                with translate_errors():
-                    list_of(reply)
-            except Unavailable:  # whoever looks says so
-                self._ended.wait(_RETRY)
-                continue
-            self._armed.clear()
-            self._woken.set()
-        self._server.close()
+        with suppress(Unavailable), translate_errors():  # whoever looks says so
+            (reply,) = self._server.ask(("XREAD", "COUNT", 1, "BLOCK", int(_BLOCK * 1000), "STREAMS", self._stream, "$"))
+            if reply is not None and list_of(reply):
+                self._woken.set()
 
 
 # A look at a stream and its group.
@@ -437,8 +413,8 @@ class Looker(Struct):
     kept: KeptAnswers = field(default_factory=KeptAnswers)
     """Answers for which the server reads an entry."""
     _hidden_facts: Mapping[str, str] = {}
-    _known: tuple[str, ...] = ()
-    """Consumers at the last look."""
+    _unleased: frozenset[str] = frozenset()
+    """Consumers without a lease at the last look."""
     _clients: Reply = None
     _connected: frozenset[str] | None = None
     _connections: frozenset[Connection] = frozenset()
@@ -457,9 +433,8 @@ class Looker(Struct):
         heads: list[Command] = [("EVAL_RO", SKIP, 1, key, "XRANGE", key, "-", "+", "COUNT", 1) for key in asked]
         if names.stream in asked:
             heads[0] = ("EVAL_RO", STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
-        leases = [("PTTL", names.lease(name)) for name in self._known]
         facts: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)] if due else []
-        replies = iter(self._server.ask(*first, *heads, *leases, *facts))
+        replies = iter(self._server.ask(*first, *heads, *facts))
         with translate_errors():
             basic = [next(replies) for _ in first]
             self._check_stream(basic[2])
@@ -471,10 +446,9 @@ class Looker(Struct):
             if names.stream not in asked and basic[1] == 0:
                 self.kept.note(names.stream, None)  # what was kept is of entries that are gone
                 return self.look()
-            ttls = dict(zip(self._known, replies, strict=False))
             if due:
                 self._facts, self._hidden_facts, self._facts_at = *_facts_of([*replies]), monotonic()
-            return self._with_leases(self._parsed(basic, fresh=names.stream in asked), ttls, due=due)
+            return self._with_leases(self._parsed(basic, fresh=names.stream in asked), due=due)
 
     def _check_stream(self, groups: Reply) -> None:
         """Raises ``Unavailable`` where the question about its groups was answered that there is no such stream."""
@@ -491,7 +465,7 @@ class Looker(Struct):
         groups = tuple(map(_group, list_of(group_facts)))
         stream = fields_of(self.kept.answer(self._names.stream))
         added = number_of(stream.get("entries-added", stream["length"]))
-        last = text_of(stream["last-generated-id"])
+        first, last = stream["first-entry"], text_of(stream["last-generated-id"])
         if fresh:
             length = number_of(stream["length"])
         else:  # the facts that were kept are brought up to date by the length and the groups
@@ -512,7 +486,8 @@ class Looker(Struct):
         if facts.behind is not None:
             facts = facts.replace(behind=facts.behind + round(monotonic() - self._facts_at))
         return Look(
-            time[0] + time[1] / 1e6, length, added, _entry_id(stream["first-entry"]), last, groups, group, tuple(consumers),
+            time[0] + time[1] / 1e6, length, added, None if first is None else checked_id(list_of(first)[0]), last, groups,
+            group, tuple(consumers),
             {box: _side(count, head) for box, count, head in zip(_ASIDE, lengths, oldest, strict=True)},
             paused if isinstance(paused, bytes) else None, facts,
             hidden={**self._hidden_facts, **_hidden({
@@ -521,18 +496,16 @@ class Looker(Struct):
             })},
         )  # fmt: skip
 
-    def _with_leases(self, look: Look, ttls: dict[str, Reply], *, due: bool) -> Look:
-        """Adds what only some consumers need: leases that were not asked for yet, records that were not in the first answer, and
-        the names of connections, now and then, where consumers have no lease."""
-        self._known = tuple(one.name for one in look.consumers if not one.name.startswith("~"))
-        others = [name for name in self._known if name not in ttls]
+    def _with_leases(self, look: Look, *, due: bool) -> Look:
+        """Adds what only some consumers need: leases, records that were not in the first answer, and the names of connections,
+        now and then, where consumers have no lease."""
+        known = [one.name for one in look.consumers if not one.name.startswith("~")]
         whole = sum(one.record is not None for one in look.consumers) < _HASHED
         holders = [] if whole else [one.name for one in look.consumers if one.pending and one.record is None][:_HASHED]
-        commands: list[Command] = [("PTTL", self._names.lease(name)) for name in others]
+        commands: list[Command] = [("PTTL", self._names.lease(name)) for name in known]
         commands += [("HGET", self._names.consumers, name) for name in holders]
-        replies = self._server.ask(*commands) if commands else []
-        ttls.update(zip(others, replies, strict=False))
-        more = dict(zip(holders, replies[len(others) :], strict=True))
+        replies = iter(self._server.ask(*commands) if commands else ())
+        ttls, more = dict(zip(known, replies, strict=False)), dict(zip(holders, replies, strict=True))
         consumers = tuple(
             one._replace(
                 record=text_of(record) if isinstance(record := more.get(one.name), bytes) else one.record,
@@ -540,9 +513,11 @@ class Looker(Struct):
             )
             for one in look.consumers
         )
-        unleased = any(one.lease is None and one.record is None for one in consumers if one.name in ttls)
-        if due or others or (unleased and self._clients is None):
-            self._ask_connections(look.server.clients if unleased else None)
+        before, self._unleased = self._unleased, frozenset(
+            one.name for one in consumers if one.lease is None and one.record is None and one.name in ttls
+        )
+        if due or self._unleased - before:
+            self._ask_connections(look.server.clients if self._unleased else None)
         denied = next(filter(is_denied, ttls.values()), None)
         hidden = _hidden({"leases": denied, "names of connections": self._clients})
         return look.replace(
@@ -622,10 +597,6 @@ def _side(count: Reply, head: Reply) -> SideState:
     return SideState(number_of(count), entry_time(oldest) if oldest else None)
 
 
-def _entry_id(reply: Reply) -> str | None:
-    return None if reply is None else checked_id(list_of(reply)[0])
-
-
 def _entry_size(reply: Reply) -> int:
     fields = list_of(reply)[1] if isinstance(reply, list) else None
     if isinstance(fields, int):
@@ -669,12 +640,7 @@ class PidJudge(Struct):
     vouched: bool = False
     _seen: dict[str, LocalClient] = {}
 
-    def number(self, name: str) -> int | None:
-        """Returns the number at the end of the name of a consumer of this host; None for other names."""
-        parts = _HOST_PID.match(name)
-        return int(parts[2]) if parts is not None and parts[1] == self._here else None
-
-    def lease_words(self, look: Look, state: ConsumerState, owner: Owner) -> str:
+    def _lease_words(self, look: Look, state: ConsumerState, owner: Owner) -> str:
         """Says of a consumer with a lease that its process is gone, if it was one of this host; "" of others. Another machine may
         have the name of this one, so the lease decides all the same."""
         left = state.lease or 0
@@ -690,8 +656,41 @@ class PidJudge(Struct):
         finally:
             os.close(root)
 
-    def judge(self, look: Look, numbered: Sequence[tuple[ConsumerState, int]]) -> Iterator[JudgedMember]:
-        """Judges consumers, each with its number."""
+    def consumers(self, look: Look) -> dict[str, JudgedMember]:
+        """Judges the consumers of a look, by name; those that are no programs are left out.
+
+        The first of these that applies decides: its lease runs; it held leases, and none runs; a connection has its name; its
+        name is that of this host and a number, and what is known of such a process.
+        """
+        found: dict[str, JudgedMember] = {}
+        numbered: list[tuple[ConsumerState, int]] = []
+        for state in look.consumers:
+            if state.name in (HANDED_BACK, LATER):
+                continue
+            owner, ends = _owner(state), ""
+            if state.record is not None and "leases" in look.hidden:
+                verdict, words = Verdict.UNKNOWN, "this user may not read its lease"
+            elif state.lease is not None:
+                ends = self._lease_words(look, state, owner)
+                verdict, words = Verdict.ALIVE, ends or "its lease runs"
+            elif state.record is not None:
+                named = owner.host is not None and state.name.startswith(f"{owner.host}-{owner.pid}-")
+                where = f"; it was pid {owner.pid} of {escape(owner.host)}" if owner.host and owner.pid and not named else ""
+                verdict, words = Verdict.DEAD, f"its lease ended{where}"
+            elif look.connected is not None and state.name in look.connected:
+                verdict, words = Verdict.ALIVE, "a connection has its name"
+            elif (parts := _HOST_PID.match(state.name)) is not None and parts[1] == self._here:
+                numbered.append((state, int(parts[2])))
+                continue
+            else:
+                verdict, words = Verdict.UNKNOWN, _unknown(state, look)
+            found[state.name] = JudgedMember(*state[:3], verdict, words, owner, bool(ends))
+        if numbered:
+            found.update(self._numbered(look, numbered))
+        return found
+
+    def _numbered(self, look: Look, numbered: Sequence[tuple[ConsumerState, int]]) -> Iterator[tuple[str, JudgedMember]]:
+        """Judges consumers of this host, each with the number in its name; yields them with their names."""
         by_pid = self._by_pid([(pid, look.now - (state.idle or 0.0)) for state, pid in numbered])
         if not self.vouched:
             known = {name for name, one in self._seen.items() if one.connection in look.connections}
@@ -710,40 +709,7 @@ class PidJudge(Struct):
                 verdict, words = Verdict.DEAD, f"pid {pid} of this host was connected, and has exited"
             else:
                 verdict, words = Verdict.ALIVE, f"pid {pid} of this host was seen connected, and is running"
-            yield JudgedMember(*state[:3], verdict, words, owner)
-
-
-def judged_consumers(look: Look, judge: PidJudge) -> dict[str, JudgedMember]:
-    """Judges the consumers of a look, by name; those that are no programs are left out.
-
-    The first of these that applies decides: its lease runs; it held leases, and none runs; a connection has its name; its name
-    is that of this host and a number, and what ``judge`` says of it.
-    """
-    found: dict[str, JudgedMember] = {}
-    numbered: list[tuple[ConsumerState, int]] = []
-    for state in look.consumers:
-        if state.name in (HANDED_BACK, LATER):
-            continue
-        owner, ends = _owner(state), ""
-        if state.record is not None and "leases" in look.hidden:
-            verdict, words = Verdict.UNKNOWN, "this user may not read its lease"
-        elif state.lease is not None:
-            ends = judge.lease_words(look, state, owner)
-            verdict, words = Verdict.ALIVE, ends or "its lease runs"
-        elif state.record is not None:
-            named = owner.host is not None and state.name.startswith(f"{owner.host}-{owner.pid}-")
-            where = f"; it was pid {owner.pid} of {escape(owner.host)}" if owner.host and owner.pid and not named else ""
-            verdict, words = Verdict.DEAD, f"its lease ended{where}"
-        elif look.connected is not None and state.name in look.connected:
-            verdict, words = Verdict.ALIVE, "a connection has its name"
-        elif (number := judge.number(state.name)) is not None:
-            numbered.append((state, number))
-            continue
-        else:
-            verdict, words = Verdict.UNKNOWN, _unknown(state, look)
-        found[state.name] = JudgedMember(*state[:3], verdict, words, owner, bool(ends))
-    found.update((one.name, one) for one in (judge.judge(look, numbered) if numbered else ()))
-    return found
+            yield state.name, JudgedMember(*state[:3], verdict, words, owner)
 
 
 def _unknown(state: ConsumerState, look: Look) -> str:
@@ -760,130 +726,397 @@ def _owner(state: ConsumerState) -> Owner:
     return Owner(name=state.name)
 
 
-# Finds the streams and groups that an address names, and says which there are where it names none.
-
-_STEPS = 20
-"""Steps through the keys for an advice."""
-_STEP = 1_000
-"""Keys that one step looks at."""
-_PATIENCE = 5.0
-"""Seconds that a search for a pattern may take."""
-_TOGETHER = 100
-_NAMED = 10
-_GROUPS_AT_MOST = 1_000
+# Rows of lists: entries that wait, claims, and messages that were set aside.
 
 
-def resolved(address: StreamAddress, login: Login) -> StreamAddress:
-    """Returns the address with its group: the only one of the stream, where it names none. A group that is named is taken as it
-    is while the server does not answer. Raises ``NotASpool`` and ``Unavailable``."""
-    named = address.group is not None and not address.pattern
+class PendingEntry(Frozen):
+    """An entry, claimed by ``consumer`` at ``delivered`` (milliseconds of the server's clock), if it was delivered. ``size`` is
+    None where it was not asked for, and where its entry is ``gone``: deleted or trimmed."""
+
+    id: str
+    consumer: str = ""
+    delivered: int = 0
+    deliveries: int = 0
+    size: int | None = None
+    source: str | None = None
+    gone: bool = False
+    notes: Mapping[str, str] = {}
+    """Notes of spooltop about a message that was set aside, or put again."""
+
+
+def fields_by_name(reply: Reply) -> dict[bytes, bytes]:
+    """Returns the fields of an entry."""
+    flat = [bytes_of(one) for one in list_of(reply)]
+    return dict(zip(flat[::2], flat[1::2], strict=False))
+
+
+def _described(
+    id: Reply, consumer: Reply, idle: Reply = 0, deliveries: Reply = 0, size: Reply = -2, source: Reply = None,
+    notes: Reply = None, now: Reply = None,
+) -> PendingEntry:  # fmt: skip
+    """Parses what the script DESCRIBED returns of an entry or a claim, or what the command itself does: then the fields of an
+    entry are in place of ``consumer``."""
+    fields = fields_by_name(consumer if isinstance(consumer, list) else notes or [])
+    if isinstance(consumer, list):
+        own = sum(len(name) + len(value) for name, value in fields.items() if not name.startswith(b"~"))
+        size, source = len(fields[b"data"]) if b"data" in fields else own, fields.get(b"source")
+    number, at = number_of(size), round(time() * 1000) if now is None else number_of(now)
+    return PendingEntry(
+        checked_id(id), text_of(consumer) if isinstance(consumer, bytes) else "", at - number_of(idle), number_of(deliveries),
+        None if number < 0 else number, None if source is None else text_of(source), number == -1,
+        {text_of(name): text_of(value) for name, value in fields.items() if name.startswith(b"~")},
+    )  # fmt: skip
+
+
+def claim_row(claim: PendingEntry, judged: JudgedMember | None) -> Row:
+    """Returns the row of a claim. Its key holds what a change is checked against, besides the time: the consumer and the number
+    of deliveries."""
+    return Row(
+        ("cur", claim.id, claim.consumer, claim.deliveries), Box.CUR, claim.id, claim.id, claim.size, entry_time(claim.id),
+        claim.delivered / 1000, False, claim.source, claim.deliveries, Verdict.UNKNOWN if judged is None else judged.verdict,
+        "its consumer is not known" if judged is None else judged.evidence,
+        Owner(name=claim.consumer) if judged is None else judged.owner,
+        "its entry was deleted or trimmed; only the claim is left" if claim.gone else "",
+    )  # fmt: skip
+
+
+def waiting_row(entry: PendingEntry, not_before: float | None = None) -> Row:
+    """Returns the row of an entry that was never delivered, or was handed back and waits as the new ones do."""
+    at = entry_time(entry.id)
+    note = "its entry was deleted or trimmed" if entry.gone else ""
+    return Row(
+        ("new", entry.id), Box.NEW, entry.id, entry.id, entry.size, at, at, False, entry.source, entry.deliveries, note=note,
+        not_before=not_before,
+    )  # fmt: skip
+
+
+def aside_row(box: Box, entry: PendingEntry, retention: float | None = None) -> Row:
+    """Returns the row of a message that was set aside as the ``entry`` of a side stream. Its notes say which it was."""
+    own, since, tries = entry.notes.get("~id", entry.id), entry_time(entry.id), entry.notes.get("~tries", "")
     try:
-        found = find_groups(address, login)
-    except Unavailable:
-        if named:
-            return address
-        raise
-    chosen = [one for one in found if not named or one.group == address.group]
-    if len(chosen) == 1:
-        return chosen[0]
-    what = "the name stands for several groups" if address.pattern else "the stream has several groups"
-    names = sorted(escape(one.name if address.pattern else one.group or "") for one in found)
-    advice = f"name one of them: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
-    raise NotASpool("the stream has no such group" if named else what, advice, path=address.shown)
+        put_at: float | None = entry_time(own)
+    except Nonsense:
+        put_at = None
+    return Row(
+        (box.value, entry.id), box, own, entry.id, entry.size, put_at, since, source=entry.source,
+        attempt=int(tries) if tries.isascii() and tries.isdecimal() and len(tries) < 10 else None,
+        reason=_reason(box, entry.notes), expires_at=None if not retention or box is not Box.TRASH else since + retention,
+    )  # fmt: skip
 
 
-def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
-    """Returns the addresses of all groups that an address stands for, by name: those of its stream, whatever group it names, or
-    of all streams that its pattern matches. Raises ``NotASpool`` where there is none, and ``Unavailable``."""
-    with _asked(address, login) as server:
-        found = [
-            address.replace(stream=name, group=group, pattern=False)
-            for name, groups in _groups(server, address, _matching(server, address) if address.pattern else [address.stream])
-            for group in sorted(groups)
-            if not address.pattern or address.group in (None, group)
-        ]
-    if not address.pattern:
-        if not found:
-            advice = f"spooltop init {address.server}#STREAM/GROUP makes one"
-            raise NotASpool("the stream has no consumer group", advice, path=address.shown)
-        return found
-    if len(found) > _GROUPS_AT_MOST:
-        what = f"the name stands for {len(found):,} groups, more than can be watched at once"
-        raise NotASpool(what, "write a narrower pattern", path=address.shown)
-    if not found:
-        what = "no stream of such a name has a group" if address.group is None else "no stream of such a name has such a group"
-        raise NotASpool(what, "redis-cli --scan --type stream lists the streams", path=address.shown)
-    return found
+def _reason(box: Box, notes: Mapping[str, str]) -> str:
+    """Says why a message was set aside: what its consumer said, else who did it."""
+    if (why := notes.get("~why")) or "~by" not in notes:
+        return why or ""
+    done = {Box.HELD: "held", Box.TRASH: f"purged from {notes.get('~from', 'the group')}"}.get(box, "set aside")
+    return f"{done} by {notes['~by']}"
 
 
-@contextmanager
-def _asked(address: StreamAddress, login: Login) -> Iterator[StreamServer]:
-    """The server of an address for some questions. Raises ``Unavailable`` where it does not answer them."""
-    server = StreamServer(address.endpoint(login))
-    try:
-        yield server
-    except Unavailable as trouble:
-        trouble.path = address.shown
-        raise
-    finally:
-        server.close()
+# Fetches pieces of a stream and of the list of pending messages: short ones, without the contents of entries.
+
+_PAGE = 100
+"""Entries in one answer."""
+_CLAIMS_PAGE = 50
+"""Claims in one answer, each with the size of its entry."""
+_PLAIN_CLAIMS = 500
+"""Claims in one answer without the sizes of their entries."""
+_SKIPPED = 200
+"""Entries that the server counts in one step: it reads their contents for that, some 3.5 µs each."""
+_CLAIMS_SKIPPED = 500
 
 
-_NO_STREAM = {"no such key": "there is no such stream", "WRONGTYPE": "that key is not a stream"}
+def id_after(id: str) -> str:
+    """Returns where a range begins that goes on behind ``id``; empty: at the beginning."""
+    return f"({id}" if id else "-"
 
 
-def _groups(server: StreamServer, address: StreamAddress, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yields the groups of each stream. One that a pattern matched has none if it is gone meanwhile, or this user may not look at
-    it; else ``NotASpool`` or ``Unavailable`` says so."""
-    for start in range(0, len(names), _TOGETHER):
-        some = names[start : start + _TOGETHER]
-        for name, reply in zip(some, server.ask(*(("XINFO", "GROUPS", name) for name in some)), strict=True):
-            if isinstance(reply, ErrorReply):
-                if address.pattern:
-                    continue
-                if what := next((what for word, what in _NO_STREAM.items() if word in str(reply)), ""):
-                    raise NotASpool(what, _there_are(server), path=address.shown)
-            with translate_errors():
-                yield name, [text_of(fields_of(one)["name"]) for one in list_of(reply)]
+class StreamFetcher(Struct):
+    """Reads one stream and one of its groups: the entries in ``Box.NEW`` or in the side stream of a box, or in ``Box.CUR`` the
+    claims, of a ``consumer`` or of all. Every method may raise ``Unavailable``."""
 
+    _ask: Callable[..., list[Reply]]
+    _names: StreamNames
+    entry_size: int = 0
+    """Bytes of an entry in the mean, as far as that is known."""
+    _scripts: bool = True
+    """False for a user who may not run scripts."""
 
-def _there_are(server: StreamServer) -> str:
-    """Says which streams there are, as far as a short search finds them."""
-    found: set[str] = set()
-    try:
-        for _, names in zip(range(_STEPS), _scanned(server, "*"), strict=False):
-            found.update(map(escape, names))
-            if len(found) > _NAMED:
-                break
-    except Unavailable:
-        return "look at the name"
-    if not found:
-        return "spooltop init ADDRESS#STREAM/GROUP makes one"
-    more = ", …" if len(found) > _NAMED else ""
-    return f"there are {', '.join(sorted(found)[:_NAMED])}{more}" if len(found) > 1 else f"there is {found.pop()}"
+    def span(
+        self, box: Box, begin: str, end: str, count: int, consumer: str | None = None, *, back: bool = False
+    ) -> Command:  # fmt: skip
+        """Returns the command that reads up to ``count`` entries or claims between two ids, the last ones first with ``back``."""
+        if box is not Box.CUR:
+            name, *ends = ("XREVRANGE", end, begin) if back else ("XRANGE", begin, end)
+            return (name, self._names.of_box(box), *ends, "COUNT", count)
+        named = () if consumer is None else (consumer,)  # a name may be empty
+        return ("XPENDING", self._names.stream, self._names.group, begin, end, count, *named)
 
-
-def _matching(server: StreamServer, address: StreamAddress) -> list[str]:
-    """Returns the names of all streams that a pattern matches. Raises ``NotASpool`` where there are too many keys to look at."""
-    found: set[str] = set()
-    until = monotonic() + _PATIENCE
-    for steps, names in enumerate(_scanned(server, address.stream), 1):
-        found.update(names)
-        if monotonic() > until:
-            what = f"the server has too many keys to search for a pattern: {steps * _STEP:,} in {_PATIENCE:g} s were not all"
-            raise NotASpool(what, "name the streams", path=address.shown)
-    return sorted(found)
-
-
-def _scanned(server: StreamServer, pattern: str) -> Iterator[list[str]]:
-    """Yields names of streams, for each step through the keys; the side streams of spooltop are left out."""
-    at: bytes | str = "0"
-    while True:
-        (reply,) = server.ask(("SCAN", at, "MATCH", pattern, "COUNT", _STEP, "TYPE", "stream"))
+    def read(self, *spans: Command, heads: bool = True) -> list[list[PendingEntry]]:
+        """Returns what each of some commands reads; without size and source of claims, which the server finds slowly, where
+        ``heads`` is False."""
+        replies = self._run(spans, DESCRIBED, "heads" if heads else "") if spans else ()
         with translate_errors():
-            after, names = list_of(reply)
-            at = text_of(after)
-            found = [text_of(one) for one in list_of(names)]
-        yield [name for name in found if ":spooltop:" not in name]
-        if at == "0":
-            return
+            return [[_described(*list_of(one)) for one in list_of(reply)] for reply in replies]
+
+    def _run(self, spans: Sequence[Command], script: str, *words: str) -> list[Reply]:
+        """Returns the answers to a script for each of some commands, or to the commands themselves."""
+        if self._scripts:
+            replies = self._ask(*(("EVAL_RO", script, 1, span[1], *words, *span) for span in spans))
+            if not any(map(no_script, replies)):
+                return replies
+            self._scripts = False
+        return self._ask(*spans)
+
+    def pages(
+        self, box: Box, begin: str, end: str = "+", most: int = 1 << 62, consumer: str | None = None, *, heads: bool = True
+    ) -> Iterator[list[PendingEntry]]:  # fmt: skip
+        """Yields up to ``most`` entries or claims between two ids, oldest id first."""
+        step = self.fitting(_PAGE if box is not Box.CUR else _CLAIMS_PAGE if heads else _PLAIN_CLAIMS)
+        while most > 0:
+            wanted = min(step, most)
+            (found,) = self.read(self.span(box, begin, end, wanted, consumer), heads=heads)
+            yield found
+            if len(found) < wanted:
+                return
+            most, begin = most - wanted, f"({found[-1].id}"
+
+    def skip(
+        self, begin: str, end: str, most: int, box: Box = Box.NEW, consumer: str | None = None, *, back: bool = False
+    ) -> tuple[int, str]:  # fmt: skip
+        """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them, of the first
+        with ``back``."""
+        step, count, last = _CLAIMS_SKIPPED if box is Box.CUR else self.fitting(_SKIPPED), 0, ""
+        while count < most:
+            wanted = min(step, most - count)
+            number, at, _ = self._skipped(self.span(box, begin, end, wanted, consumer, back=back))
+            count, last = count + number, at or last
+            if number < wanted:
+                break
+            begin, end = (begin, f"({last}") if back else (f"({last}", end)
+        return count, last
+
+    def first(self, begin: str) -> tuple[str, int]:
+        """Returns the id of the first entry from an id on, "" where there is none, and its size."""
+        return self._skipped(self.span(Box.NEW, begin, "+", 1))[1:]
+
+    def _skipped(self, span: Command) -> tuple[int, str, int]:
+        (reply,) = self._run([span], SKIP)
+        with translate_errors():
+            found = list_of(reply)
+            if not self._scripts:
+                return len(found), text_of(list_of(found[-1])[0]) if found else "", 0
+            number, last, size = found
+            return number_of(number), text_of(last), number_of(size)
+
+    def fitting(self, most: int, size: int = 1 << 20) -> int:
+        """Returns how many entries, up to ``most``, the server reads in one step of about ``size`` bytes."""
+        return max(1, min(most, size // max(1, self.entry_size)))
+
+    def delays(self, ids: list[str]) -> list[float | None]:
+        """Returns when the delay of each message ends, in epoch seconds; None where it has none."""
+        if not ids:
+            return []
+        (reply,) = self._ask(("ZMSCORE", self._names.later, *ids))
+        if isinstance(reply, ErrorReply):
+            return [None] * len(ids)
+        with translate_errors():
+            return [None if one is None else float(text_of(one)) / 1000 for one in list_of(reply)]
+
+    def entry(self, box: Box, id: str) -> Mapping[bytes, bytes] | None:
+        """Returns the fields of one entry; None where it is gone."""
+        (reply,) = self._ask(("XRANGE", self._names.of_box(box), id, id, "COUNT", 1))
+        with translate_errors():
+            return next((fields_by_name(list_of(one)[1]) for one in list_of(reply)), None)
+
+    def claim(self, id: str) -> PendingEntry | None:
+        """Returns who holds a message now, without its size; None where nobody does."""
+        (found,) = self.read(self.span(Box.CUR, id, id, 1), heads=False)
+        return found[0] if found else None
+
+
+# Parts of a list, each in the order of ids: entries that were never delivered, or the claims of one consumer. A part knows its
+# length, and the ids at some positions. A window near one of these is counted from there, exactly. Further away, beyond
+# ``_WALKED`` entries, its beginning is estimated by the times in the ids: a list of millions opens anywhere at once.
+
+_WALKED = 10_000
+
+
+class Part(Struct):
+    """A part with ``count`` rows: entries that wait, messages that were set aside into a ``box``, or what the list of pending
+    ones (``Box.CUR``) has under a ``consumer``, with its verdict ``judged``; None: they were handed back, and wait. ``span`` are
+    the ids of its first and last row, as far as they are known, ``marks`` are positions, each with the id of the row before
+    it."""
+
+    fetcher: StreamFetcher
+    count: int
+    box: Box
+    consumer: str | None = None
+    judged: JudgedMember | None = None
+    span: tuple[str, str] | None = None
+    retention: float = 0.0
+    marks: dict[int, str] = field(default_factory=lambda: {0: ""})
+
+    def window(self, start: int, stop: int) -> list[Row]:
+        """Returns the rows ``start`` to ``stop``, in the order of ids."""
+        start, stop = max(0, start), min(self.count, stop)
+        if stop <= start:
+            return []
+        behind = self.count - start
+        if self.consumer is None and behind <= _WALKED and behind < start - self._nearest(start):
+            _, first = self.fetcher.skip(id_after(self.marks[0]), "+", behind, back=True)
+            return self._between(first, "+", stop - start) if first else []
+        found = self._between(id_after(self._before(start)), "+", stop - start)
+        if found and start + len(found) < self.count:
+            self.marks[start + len(found)] = found[-1].id
+        return found
+
+    def rows(self) -> Iterator[Sequence[Row]]:
+        """Yields all rows in pages."""
+        return map(self._rows, self.fetcher.pages(self.box, id_after(self.marks[0]), consumer=self.consumer))
+
+    def find(self, id: str) -> int | None:
+        """Returns the position of an id, None where it is not in this part; far from every known position it is estimated."""
+        order = id_order(id)
+        known = [at for at, mark in self.marks.items() if id_order(mark or ZERO) < order]
+        if 0 not in known or not self._between(id, id, 1):
+            return None
+        at = max(known)
+        counted, last = self._skip(self.marks[at], id, min(_WALKED, self.count))
+        if last == id:
+            return at + counted - 1
+        if self.span is None:
+            return None
+        first, last_time = self._times()
+        estimated = min(self.count - 1, (order[0] - first) * self.count // max(1, last_time - first))
+        self.marks[estimated + 1] = id
+        return estimated
+
+    def _between(self, begin: str, end: str, most: int) -> list[Row]:
+        """Fetches up to ``most`` rows between two ids."""
+        return [*chain.from_iterable(map(self._rows, self.fetcher.pages(self.box, begin, end, most, self.consumer)))]
+
+    def _skip(self, before: str, end: str, most: int) -> tuple[int, str]:
+        """Counts up to ``most`` rows behind the id ``before``; returns the id of the last of them too."""
+        return self.fetcher.skip(id_after(before), end, most, self.box, self.consumer)
+
+    def _rows(self, found: list[PendingEntry]) -> list[Row]:
+        if self.judged is not None:
+            return [claim_row(claim, self.judged) for claim in found]
+        if self.box in ASIDE:
+            return [aside_row(self.box, head, self.retention) for head in found]
+        delays = self.fetcher.delays([one.id for one in found]) if self.consumer == LATER else [None] * len(found)
+        return list(map(waiting_row, found, delays))
+
+    def _nearest(self, start: int) -> int:
+        """Returns the last position up to ``start`` before which the id is known."""
+        return max(at for at in self.marks if at <= start)
+
+    def _before(self, start: int) -> str:
+        """Returns the id of the row before the position ``start``."""
+        position = self._nearest(start)
+        before = self.marks[position]
+        if start - position > _WALKED and self.span is not None:
+            first, last = self._times()
+            before = self.marks[start] = f"{first + (last - first) * start // self.count}-0"
+            return before
+        while position < start:
+            counted, last_id = self._skip(before, "+", min(5_000, start - position))
+            if counted == 0:
+                break
+            position, before = position + counted, last_id
+            self.marks[position] = before
+        return before
+
+    def _times(self) -> tuple[int, int]:
+        """Returns the times of the first and the last row, in milliseconds."""
+        assert self.span is not None
+        first, last = (id_order(one)[0] for one in self.span)
+        return first, last
+
+
+Window: TypeAlias = "tuple[int, int, Sequence[Row]]"
+"""Its start, its stop, and its rows."""
+
+
+class PagedListing(Struct):
+    """List of ``parts``, one after the other, from the end with ``backwards``. Of a window that cannot be fetched there are the
+    rows that were shown before, also by another list of the same query, which had ``stale``."""
+
+    query: ListQuery
+    _parts: Sequence[Part]
+    _backwards: bool
+    complete: bool
+    generation: int
+    _stale: Window = (0, 0, ())
+    _last: Window = (0, 0, ())
+    timed: bool = False
+    ordered_over: int | None = None
+
+    @property
+    def shown(self) -> Window:
+        """The window that was fetched last, with its rows."""
+        return self._last if self._last[2] else self._stale
+
+    def __len__(self) -> int:
+        return sum(part.count for part in self._parts)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        count = len(self)
+        start, stop = max(0, start), min(count, max(0, stop))
+        begin, end, rows = self._last
+        if begin <= start and stop <= end:
+            return rows[start - begin : stop - begin]
+        first, last = (count - stop, count - start) if self._backwards else (start, stop)
+        found: list[Row] = []
+        try:
+            for part in self._parts:
+                if first < part.count and last > 0:
+                    found += part.window(first, last)
+                first, last = first - part.count, last - part.count
+        except Unavailable:  # the rows that were fetched before are stale, as all that is shown then
+            if not begin <= start < end:
+                begin, end, rows = self._stale
+            return rows[start - begin : stop - begin] if begin <= start < end else ()
+        if self._backwards:
+            found.reverse()
+        if len(found) == stop - start:
+            self._last = (start, stop, found)
+        return found
+
+    def find(self, key: Key) -> int | None:
+        if not isinstance(key, tuple) or len(key) < 2 or key[0] != self.query.box:
+            return None
+        begin, _, rows = self._last
+        for place, row in enumerate(rows):
+            if row.key == key:
+                return begin + place
+        before = 0
+        try:
+            for part in self._parts:
+                if (at := part.find(str(key[1]))) is not None:
+                    return len(self) - 1 - before - at if self._backwards else before + at
+                before += part.count
+        except Unavailable:
+            return None
+        return None
+
+    def keys(self) -> Iterator[Key]:
+        """Yields all keys, in order. Raises ``Unavailable``."""
+        for part in reversed(self._parts) if self._backwards else self._parts:
+            rows = (row.key for page in part.rows() for row in page)
+            yield from reversed(list(rows)) if self._backwards else rows
+
+
+def in_order_of_ids(query: ListQuery) -> bool | None:
+    """Returns whether a list begins with its end, where the server has it in order already; None where it has not."""
+    everything = query.selection in (None, Selection(box=query.box), Selection(everything=True))
+    if query.filter or not everything:
+        return None
+    column, descending = query.sort.column, query.sort.descending
+    if query.box is Box.NEW and column in ("age", "held"):
+        return not descending
+    if query.box is Box.NEW and column == "name":
+        return descending
+    if query.box is Box.CUR and column == "verdict" and descending:
+        return False
+    return None

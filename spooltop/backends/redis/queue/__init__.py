@@ -1,1 +1,0 @@
-"""The engine's words on a Redis stream: put, claim, ack, release, reject, recover."""
