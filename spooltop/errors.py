@@ -16,10 +16,11 @@ class SpooltopError(Exception):
 
     ``what`` says what happened, ``advice`` what to do about it, ``path`` what it is about; ``exit_code`` is what the command
     line returns for it (0 done, 1 some items failed, 2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable, 130
-    stopped).
+    stopped). ``answer_lost``: the command was sent to a server, and may have been done.
     """
 
     exit_code = 1
+    answer_lost = False
 
     def __init__(self, what: str, advice: str = "", *, path: _Path = None) -> None:
         super().__init__(what)
@@ -87,10 +88,7 @@ class DoesNotAnswer(Unreadable):
 
 
 class Unavailable(Unreadable):
-    """The server does not answer, or cannot do it now: the same call may succeed later. ``answer_lost``: the command was sent,
-    and may have been done."""
-
-    answer_lost = False
+    """The server does not answer, or cannot do it now: the same call may succeed later."""
 
 
 class AnswerLost(Unavailable):

@@ -74,8 +74,7 @@ def translated(address: str, what: str) -> Iterator[None]:
         unsent = isinstance(error.__cause__ or error.__context__, _REFUSED) or "connecting to" in str(error)
         trouble = trouble_of(error)
         trouble.what, trouble.path = f"{what}: {trouble.what}", address
-        if isinstance(trouble, Unavailable):
-            trouble.answer_lost = reply_text(error) is None and not unsent
+        trouble.answer_lost = reply_text(error) is None and not unsent
         raise trouble from None  # the traceback of the other shows connections and their arguments
 
 

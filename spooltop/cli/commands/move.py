@@ -13,7 +13,7 @@ from math import ceil
 from shlex import quote
 from typing import Any
 
-from spooltop.model import ClaimLost, Frozen, SpooltopError, Stop, Unavailable, UsageError, escape
+from spooltop.model import ClaimLost, Frozen, SpooltopError, Stop, UsageError, escape
 from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
 from spooltop.operate.operations import confirm_for
 from spooltop.settings import load
@@ -127,7 +127,7 @@ def _move(claim: Any, target: Queue, mover: MessageMover) -> str:
 
 def _settle(claim: Any, key: str, target: Queue, mover: MessageMover, error: BaseException) -> None:
     """Gives a claim back whose message was not put. After ``error`` the put may still come where an answer was lost."""
-    if isinstance(error, SpooltopError) and not (isinstance(error, Unavailable) and error.answer_lost):
+    if isinstance(error, SpooltopError) and not error.answer_lost:
         try:
             if not target.was_put(key):
                 mover.give_back(claim)

@@ -9,10 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from itertools import chain
 from time import sleep
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
@@ -48,54 +47,40 @@ from ..streams.server import (
     id_order,
     waiting_row,
 )
-from .scripts import ACT, HANDED, SETTLE
+from .scripts import ACT, HANDED
 
 # Changes of one message each, as a plan pins them and the journal holds them.
 
 _Pinned = Annotated[int, Meta(ge=-1, lt=1 << 53)]
 
 
-class StreamVerb(StrEnum):
-    """Kinds of changes.
+StreamVerb: TypeAlias = Literal[
+    "hand", "give", "copy", "aside", "aside-new", "back", "move", "drop", "drop-claim", "drop-new", "put", "pause", "resume",
+    "set",
+]  # fmt: skip
+"""Kinds of changes, as the journal and the scripts call them.
 
-    ``HAND`` hands a claim over to ``~spooltop``, from where it is claimed again; ``GIVE`` gives one that was handed over back to
-    the consumer ``to``; ``COPY`` replaces a claim by a new entry, the last in order. ``ASIDE`` moves a claim, and ``ASIDE_NEW``
-    an entry that was never delivered, into the stream of the box ``to``. ``BACK`` gives a message that was set aside back to the
-    group: its entry where that still stands, else a copy; also a copy with ``copy`` in ``to``. ``MOVE`` moves a message from one
-    side stream to another. ``DROP`` deletes a message that was set aside, ``DROP_CLAIM`` a claim and its message, ``DROP_NEW`` an
-    entry that was never delivered. ``PUT`` adds an entry: ``data`` from the source ``consumer``. ``PAUSE`` writes the record of a
-    pause, ``to``, and ``RESUME`` removes one, ``id``. ``SET`` sets the last delivered id of the group ``consumer`` from ``id`` to
-    ``to``.
-    """
+``hand`` hands a claim over to ``~spooltop``, from where it is claimed again; ``give`` gives one that was handed over back to
+the consumer ``to``; ``copy`` replaces a claim by a new entry, the last in order. ``aside`` moves a claim, and ``aside-new`` an
+entry that was never delivered, into the stream of the box ``to``. ``back`` gives a message that was set aside back to the
+group: its entry where that still stands, else a copy; also a copy with ``copy`` in ``to``. ``move`` moves a message from one
+side stream to another. ``drop`` deletes a message that was set aside, ``drop-claim`` a claim and its message, ``drop-new`` an
+entry that was never delivered. ``put`` adds an entry: ``data`` from the source ``consumer``. ``pause`` writes the record of a
+pause, ``to``, and ``resume`` removes one, ``id``. ``set`` sets the last delivered id of the group ``consumer`` from ``id`` to
+``to``.
+"""
 
-    HAND = "hand"
-    GIVE = "give"
-    COPY = "copy"
-    ASIDE = "aside"
-    ASIDE_NEW = "aside-new"
-    BACK = "back"
-    MOVE = "move"
-    DROP = "drop"
-    DROP_CLAIM = "drop-claim"
-    DROP_NEW = "drop-new"
-    PUT = "put"
-    PAUSE = "pause"
-    RESUME = "resume"
-    SET = "set"
-
-    __hash__ = str.__hash__
-
-
-LEAVES = frozenset({StreamVerb.DROP, StreamVerb.DROP_CLAIM, StreamVerb.DROP_NEW, StreamVerb.COPY})
+LEAVES = frozenset({"drop", "drop-claim", "drop-new", "copy"})
 """Changes without an inverse."""
+_OPPOSITES: Mapping[StreamVerb, StreamVerb] = {"pause": "resume", "resume": "pause"}
 
 
 class StreamChange(Frozen, omit_defaults=True):
     """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
-    when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, or ``force`` for a copy that
+    when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of ``put``, or ``force`` for a copy that
     other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
-    ``notes`` are the tries and the reason of a message that is set aside, ``10 no good``: BACK takes them away, and an undo of it
-    writes them again. ``reverses`` is what an undo reverses, batch and place in it."""
+    ``why`` is the reason of a message that is set aside, and ``noted`` are its tries where they count anew once it is back: an
+    undo of ``back`` writes them again. ``reverses`` is what an undo reverses, batch and place in it."""
 
     verb: StreamVerb
     id: str
@@ -106,8 +91,9 @@ class StreamChange(Frozen, omit_defaults=True):
     delivered: _Pinned = 0
     data: bytes = b""
     entry: str = ""
-    notes: Annotated[str, Meta(pattern=r"\A(?:[0-9]{1,9} [\s\S]*)?\Z")] = ""
-    reverses: tuple[int, int] | None = None
+    noted: _Pinned = 0
+    why: str = ""
+    reverses: tuple[Number, Number] | None = None
 
     @property
     def shown(self) -> str:
@@ -117,45 +103,33 @@ class StreamChange(Frozen, omit_defaults=True):
 
 def inverse(change: StreamChange, became: str) -> StreamChange | None:
     """Returns the change that reverses ``change``, after which the message had the id ``became``; None where there is none."""
-    verb, id = change.verb, change.id
-    match verb:
-        case StreamVerb.HAND:
-            return StreamChange(StreamVerb.GIVE, id, "new", change.consumer, "~spooltop", change.tries, change.delivered)
-        case StreamVerb.GIVE:
-            return StreamChange(StreamVerb.HAND, id, "cur", "", change.to, change.tries, change.delivered)
-        case StreamVerb.ASIDE | StreamVerb.ASIDE_NEW:
-            return StreamChange(StreamVerb.BACK, became, change.to, tries=change.tries, entry=change.shown, notes=change.notes)
-        case StreamVerb.BACK if became == change.entry:
-            return StreamChange(StreamVerb.ASIDE, became, "new", change.box, "~spooltop", change.tries, -1, notes=change.notes)
-        case StreamVerb.BACK:
-            return StreamChange(
-                StreamVerb.ASIDE_NEW, became, "new", change.box, tries=change.tries, entry=change.entry, notes=change.notes
-            )
-        case StreamVerb.MOVE:
-            return StreamChange(StreamVerb.MOVE, became, change.to, change.box, entry=change.entry)
-        case StreamVerb.PUT:
-            return StreamChange(StreamVerb.ASIDE_NEW, became, "new", "trash")
-        case StreamVerb.PAUSE:
-            return StreamChange(StreamVerb.RESUME, change.to)
-        case StreamVerb.RESUME:
-            return StreamChange(StreamVerb.PAUSE, "", to=id)
-        case StreamVerb.SET:
-            return StreamChange(StreamVerb.SET, became, to=id, consumer=change.consumer)
+    match verb := change.verb:
+        case "hand":
+            return change.replace(verb="give", box="new", to=change.consumer, consumer=HANDED_BACK)
+        case "give":
+            return change.replace(verb="hand", box="cur", to="", consumer=change.to)
+        case "aside" | "aside-new":
+            return change.replace(verb="back", id=became, box=change.to, to="", entry=change.shown)
+        case "back":
+            verb = "aside" if became == change.entry else "aside-new"
+            return change.replace(verb=verb, id=became, box="new", to=change.box, consumer=HANDED_BACK, delivered=-1)
+        case "move":
+            return change.replace(id=became, box=change.to, to=change.box)
+        case "put":
+            return change.replace(verb="aside-new", id=became, to="trash")
+        case "pause" | "resume" | "set":
+            return change.replace(verb=_OPPOSITES.get(verb, verb), id=change.to, to=change.id)
         case _:
             return None
 
 
-# Journal of a group: an intent line before each batch of changes, and a result line after it. intent schema line operation
-# batch action time user undoes count changes reverses result schema line operation batch time outcomes A change has the members
-# of ``StreamChange`` that are not empty; an outcome is ``[outcome, reason, became]``. ``reverses`` are the places of the changes
-# that an undo reverses, ``[batch, place]``.
+# Journal of a group: an intent line before each batch of changes, and a result line after it. A change has the members of
+# ``StreamChange`` that are not empty; an outcome is ``[outcome, reason, became]``.
 
 
-class Changed(NamedTuple):
+class Changed(ItemOutcome, array_like=True):
     """The outcome of one change. ``became`` is the id that the message has after it."""
 
-    outcome: Outcome
-    reason: str = ""
     became: str = ""
 
 
@@ -163,14 +137,13 @@ class BatchIntent(Intent):
     """The intent to make some changes in one step of the server. The step is the place of the first."""
 
     changes: tuple[StreamChange, ...]
-    reverses: tuple[tuple[Number, Number], ...] = ()
 
     def told(self) -> Iterator[Told]:
         return ((change.shown, change.shown, "") for change in self.changes)
 
     def checked(self) -> BatchIntent:
         """The intent as its line holds it."""
-        return self.replace(changes=tuple(change.replace(data=b"", reverses=None) for change in self.changes))
+        return self.replace(changes=tuple(change.replace(data=b"") for change in self.changes))
 
 
 class BatchChanged(Frozen):
@@ -179,7 +152,7 @@ class BatchChanged(Frozen):
     outcomes: tuple[Changed, ...]
 
     def each(self) -> Iterator[ItemOutcome]:
-        return (ItemOutcome(one.outcome, one.reason) for one in self.outcomes)
+        return iter(self.outcomes)
 
 
 LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, BatchChanged]"
@@ -206,39 +179,36 @@ class StepSender(OperatorConnection):
     def perform(self, intent: BatchIntent) -> tuple[Changed, ...]:
         """Makes the changes of a batch. A step that is sent twice is done once. Raises ``Unavailable`` with ``answer_lost`` where
         it is not known if it was done; after any other error it was not."""
-        step = self._step(intent.changes, intent.operation, intent.step, intent.user, str(intent.action))
-        return _changed(self._answer_again(*step), len(intent.changes))
+        return _changed(self._answer_again(*self._step(intent)), len(intent.changes))
 
     def tried(self, changes: Sequence[StreamChange]) -> Iterator[Changed]:
         """Yields what the server would do with each of these changes now. Changes nothing."""
         for start in range(0, len(changes), AT_ONCE):
-            some = changes[start : start + AT_ONCE]
-            yield from _changed(self.answer(*self._step(some)), len(some))
+            some = BatchIntent(tuple(changes[start : start + AT_ONCE]))
+            yield from _changed(self.answer(*self._step(some, "try")), len(some.changes))
 
     def settled(self, intent: BatchIntent, *, look: bool) -> tuple[Changed, ...]:
         """Returns what a batch did that was cut off. Unless it only has a ``look``, what was not done by now is never done."""
-        words = (SETTLE, 1, self.names.step(intent.operation), intent.step, "look" if look else "")
-        return _changed(self._answer_again("EVAL", *words), len(intent.changes))
+        step = self._step(intent.replace(changes=()), "look" if look else "settle")
+        return _changed(self._answer_again(*step), len(intent.changes))
 
     def ended(self, operation: str) -> None:
         """Lets the server forget the last step of an operation after a while, if it answers now: else some kilobytes stay."""
         with suppress(SpooltopError):
             self.ask(("EXPIRE", self.names.step(operation), _REMEMBERED))
 
-    def _step(
-        self, changes: Sequence[StreamChange], operation: str = "", first: int = 0, user: str = "", action: str = ""
-    ) -> list[Word]:
-        """Returns the command that makes these changes, or without an ``operation`` says what it would do."""
+    def _step(self, intent: BatchIntent, mode: str = "make") -> list[Word]:
+        """Returns the command that makes these changes, or what else ``ACT`` does."""
         names = self.names
         keys = (
-            names.stream, names.held, names.rejected, names.trash, names.audit, names.step(operation), names.later, names.paused
+            names.stream, names.held, names.rejected, names.trash, names.audit, names.step(intent.operation), names.later,
+            names.paused,
         )  # fmt: skip
-        dry = "" if operation else "1"
-        words: list[Word] = ["EVAL", ACT, len(keys), *keys, names.group, dry, operation, first, user, action]
-        for one in changes:
-            tries, _, why = one.notes.partition(" ")
-            words += [one.verb.value, one.id, one.box, one.to, one.consumer, one.tries, one.delivered, one.data]
-            words += [tries or one.tries, why]
+        words: list[Word] = ["EVAL", ACT, len(keys), *keys, names.group, mode]
+        words += [intent.operation, intent.step, intent.user, intent.action]
+        for one in intent.changes:
+            words += [one.verb, one.id, one.box, one.to, one.consumer, one.tries, one.delivered, one.data]
+            words += [one.noted or one.tries, one.why]
         return words
 
     def _answer_again(self, *command: Word) -> Reply:
@@ -249,7 +219,7 @@ class StepSender(OperatorConnection):
             try:
                 return self.answer(*command)
             except SpooltopError as error:
-                if lost is None and not (isinstance(error, Unavailable) and error.answer_lost):
+                if lost is None and not error.answer_lost:
                     raise
                 lost = AnswerLost(error.what, error.advice, path=self.address)
                 if not isinstance(error, Unavailable):
@@ -363,19 +333,19 @@ def pause_plan(server: OperatorConnection, look: Look, request: Request, user: s
         why = "it is not paused" if found is None else f"it is paused already, {pause_words(_pause(found, now), now)}"
         return Candidates(refused=[Refusal(_row(server), why)])
     if found is not None:
-        return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
+        return pause_item(server, StreamChange("resume", found), now)
     record = encode_pause(Pause(user, now, reason)).decode()
     note = "Only workers of spooltop read this record: other consumers of the group go on."
-    return Candidates([pause_item(server, StreamChange(StreamVerb.PAUSE, "", to=record), now)], notes=(note,))
+    return pause_item(server, StreamChange("pause", "", to=record), now).replace(notes=(note,))
 
 
-def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> Item:
-    """The item of a plan that pauses or resumes."""
-    if change.verb is StreamVerb.PAUSE:
+def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> Candidates:
+    """Pins that the queue is paused or resumed."""
+    if change.verb == "pause":
         words = "Workers of spooltop claim no message until it is resumed"
     else:
         words = f"Workers of spooltop claim messages again. Paused {pause_words(_pause(change.id, now), now)}"
-    return RowItem(_row(server), change, words=words)
+    return Candidates([RowItem(_row(server), change, words=words)])
 
 
 def _pause(record: str, now: float) -> Pause:
@@ -408,7 +378,7 @@ def set_plan(server: OperatorConnection, look: Look, options: JsonObject) -> Can
     if source not in groups:
         there = ", ".join(sorted(map(escape, groups)))
         return Candidates(refused=[Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
-    return set_item(server, StreamChange(StreamVerb.SET, groups[source], to=_id(look, value), consumer=source))
+    return set_item(server, StreamChange("set", groups[source], to=_id(look, value), consumer=source))
 
 
 def set_item(server: OperatorConnection, change: StreamChange) -> Candidates:
@@ -444,17 +414,6 @@ Judge = Callable[[], Mapping[str, JudgedMember]]
 """Judges the consumers of the group, by their names."""
 
 
-class PinnedRow(NamedTuple):
-    """A row, and the ``entry`` that pins it, in the stream of its box."""
-
-    row: Row
-    entry: PendingEntry
-
-    @property
-    def tries(self) -> int:
-        return self.row.attempt or 0
-
-
 POISON = 3
 """Deliveries to consumers that died, from which on the message may be the cause."""
 _NAMED_AT_MOST = 2_000
@@ -462,24 +421,20 @@ _NAMED_AT_MOST = 2_000
 _NAMED_WHY = 5
 """Reasons that are named where no claim is dead."""
 _FORCEABLE = (Action.REQUEUE, Action.HOLD)
-_FOR_GOOD = {
-    StreamVerb.ASIDE: StreamVerb.DROP_CLAIM, StreamVerb.ASIDE_NEW: StreamVerb.DROP_NEW, StreamVerb.MOVE: StreamVerb.DROP
+_FOR_GOOD: Mapping[StreamVerb, StreamVerb] = {
+    "aside": "drop-claim", "aside-new": "drop-new", "move": "drop"
 }  # fmt: skip
 """The verbs of a purge that skips the trash."""
-_TO_ASIDE = frozenset({StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE})
 _EFFECTS = (
-    ({StreamVerb.HAND}, "It is handed back to the group with the same id; claimed next.",
+    ({"hand"}, "It is handed back to the group with the same id; claimed next.",
      "They are handed back to the group with the same ids; claimed next."),
-    ({StreamVerb.COPY}, "It is put again as a new entry, last in order.", "They are put again as new entries, last in order."),
-    ({StreamVerb.BACK},
+    ({"copy"}, "It is put again as a new entry, last in order.", "They are put again as new entries, last in order."),
+    ({"back"},
      "It goes back to the group, with the same id where the entry still stands, else as a copy, last in order.",
      "They go back to the group, with the same id where the entry still stands, else as a copy, last in order."),
+    ({"trash"}, "It moves to the trash. Undo puts it back, as a copy where the entry is gone.",
+     "They move to the trash. Undo puts them back, as copies where the entry is gone."),
 )  # fmt: skip
-_PURGE_EFFECT = (
-    _TO_ASIDE, "It moves to the trash. Undo puts it back, as a copy where the entry is gone.",
-    "They move to the trash. Undo puts them back, as copies where the entry is gone.",
-)  # fmt: skip
-_VERDICTS = {Verdict.ALIVE: RUNNING}
 _LOST = "it may be done twice: its consumer may still be at work"
 
 
@@ -496,7 +451,6 @@ class GroupChooser:
         self._request = request
         self._action = request.action
         self._force = request.force
-        self._now = bool(request.options.get("now"))
         self._copy = False
         self._others = len(look.groups) - 1
         self.poison = 0
@@ -521,16 +475,16 @@ class GroupChooser:
         matches = selection.replace(keys=None).matcher(self._request.at)
         heads = bool(selection.filter or selection.source is not None or selection.named)
         progress.begin("messages looked at")
+        pin = {Box.CUR: self._claim, Box.NEW: self._new}
         for box in boxes:
             if action is Action.REQUEUE and box is Box.NEW and not again:
                 continue
-            for pinned in progress.each(self._pinned(box, heads=heads, ids=_named(selection, box))):
-                row = pinned.row
-                if (keys is not None and (row.box.value, pinned.entry.id) not in keys) or not matches(row):
-                    unmatched[row.verdict, pinned.entry.consumer] += 1
+            for row, entry in progress.each(self._rows(box, heads=heads, ids=_named(selection, box))):
+                if (keys is not None and (box.value, entry.id) not in keys) or not matches(row):
+                    unmatched[row.verdict, entry.consumer] += 1
                     continue
-                named |= {row.id, row.name, pinned.entry.id}
-                found = self._made(pinned)
+                named |= {row.id, row.name, entry.id}
+                found = pin.get(box, self._aside)(row, entry)
                 if isinstance(found, Item):
                     items.append(found)
                 else:
@@ -539,13 +493,12 @@ class GroupChooser:
         missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
         verbs = {ref_of(item, StreamChange).verb for item in items}
         final = bool(verbs) and verbs <= LEAVES
-        notes: tuple[str, ...] = (way.words,) if verbs & {StreamVerb.HAND, StreamVerb.BACK} else ()
-        if StreamVerb.COPY in verbs:
+        notes: tuple[str, ...] = (way.words,) if verbs & {"hand", "back"} else ()
+        if "copy" in verbs:
             notes = (f"{way.words} {'This' if final else 'What is put again'} has no undo.",)
         if not items and not refused and selection.verdict is Verdict.DEAD:
             notes = self._why_none_is_dead(unmatched)
-        effects = (*_EFFECTS, _PURGE_EFFECT) if action is Action.PURGE else _EFFECTS
-        return Candidates(items, refused, notes, missing, self.poison, _effect(items, effects), final)
+        return Candidates(items, refused, notes, missing, self.poison, _effect(items, _EFFECTS), final)
 
     def _why_none_is_dead(self, unmatched: Mapping[tuple[Verdict | None, str], int]) -> tuple[str, ...]:
         """Says who holds the claims that are not those of the dead."""
@@ -553,13 +506,14 @@ class GroupChooser:
         for (verdict, consumer), count in unmatched.items():
             one = self._judged.get(consumer)
             if verdict is not None:
-                who = f"{escape(consumer)}: {one.evidence}" if one is not None and one.ends else _VERDICTS.get(verdict, verdict)
-                counts[who] += count
+                who = RUNNING if verdict is Verdict.ALIVE else verdict
+                counts[f"{escape(consumer)}: {one.evidence}" if one is not None and one.ends else who] += count
         return tuple(f"{count:,} not dead: {who}." for who, count in counts.most_common(_NAMED_WHY))
 
-    def _pinned(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
-        """Yields the messages of ``box``, the oldest first; those with ``ids`` in its stream, where these are given: a few of
-        many are found without a search. ``heads`` False: without size and source of claims, which the server finds slowly."""
+    def _rows(self, box: Box, *, heads: bool, ids: Sequence[str] | None) -> Iterator[tuple[Row, PendingEntry]]:
+        """Yields the messages of ``box``, each with the entry that pins it in its stream, the oldest first; those with ``ids``
+        there, where these are given: a few of many are found without a search. ``heads`` False: without size and source of
+        claims, which the server finds slowly."""
         wanted = None if ids is None else sorted((id for id in ids if ID.match(id)), key=id_order)
         if box in (Box.CUR, Box.NEW):
             yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
@@ -572,9 +526,9 @@ class GroupChooser:
             for one in chain.from_iterable(self._pages(box, begin, wanted)):
                 row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
                 by = one.notes.get("~by")  # a selection may name who set it aside
-                yield PinnedRow(row if by is None or box is Box.NEW else row.replace(owner=Owner(name=by)), one)
+                yield row if by is None or box is Box.NEW else row.replace(owner=Owner(name=by)), one
 
-    def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
+    def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[tuple[Row, PendingEntry]]:
         """Yields the claims of programs, or those that were handed ``back``."""
         for page in self._pages(Box.CUR, "-", ids, heads=heads):
             wanted = [one for one in page if (one.consumer in (HANDED_BACK, LATER)) is back]
@@ -583,7 +537,7 @@ class GroupChooser:
                 known = self._judge()
                 self._judged |= {name: known[name] for name in unknown if name in known}
             for one in wanted:
-                yield PinnedRow(waiting_row(one) if back else claim_row(one, self._judged.get(one.consumer)), one)
+                yield waiting_row(one) if back else claim_row(one, self._judged.get(one.consumer)), one
 
     def _pages(
         self, box: Box, begin: str, ids: Sequence[str] | None, *, heads: bool = True
@@ -595,11 +549,8 @@ class GroupChooser:
             spans = [self._fetcher.span(box, id, id, 1) for id in (ids or ())[start : start + AT_ONCE]]
             yield [*chain.from_iterable(self._fetcher.read(*spans, heads=heads))]
 
-    def _made(self, pinned: PinnedRow) -> Item | Refusal:
-        return {Box.CUR: self._claim, Box.NEW: self._new}.get(pinned.row.box, self._aside)(pinned)
-
-    def _claim(self, pinned: PinnedRow) -> Item | Refusal:
-        row, warning = pinned.row, ""
+    def _claim(self, row: Row, entry: PendingEntry) -> Item | Refusal:
+        warning = ""
         if row.verdict is Verdict.ALIVE:
             forceable = self._action in _FORCEABLE
             if not (forceable and self._force):
@@ -613,66 +564,65 @@ class GroupChooser:
         elif row.verdict is Verdict.UNKNOWN:
             warning = _LOST
         if self._action is not Action.REQUEUE:
-            return self._away(pinned, StreamVerb.ASIDE, warning)
-        died = row.verdict is Verdict.DEAD and pinned.tries >= POISON
+            return self._away(row, entry, "aside", warning)
+        tries = row.attempt or 0
+        died = row.verdict is Verdict.DEAD and tries >= POISON
         self.poison += died
-        why = f"delivered {pinned.tries} times, and its last consumer died"
+        why = f"delivered {tries} times, and its last consumer died"
         warning = why if died else warning
         if died and self._request.options.get("hold_poison"):
-            return RowItem(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
-        if row.verdict is Verdict.DEAD and pinned.tries >= MAX_ATTEMPTS:
-            why = f"{pinned.tries} attempts, the limit is {MAX_ATTEMPTS}"
-            return RowItem(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", notes=why), f"rejected instead: {why}")
-        if not self._copy:
-            return RowItem(row, _pin(pinned, StreamVerb.HAND), warning)
-        return self._copied(pinned, warning)
+            return _item(row, entry, "aside", f"held instead: {why}", to="held", why=why)
+        if row.verdict is Verdict.DEAD and tries >= MAX_ATTEMPTS:
+            why = f"{tries} attempts, the limit is {MAX_ATTEMPTS}"
+            return _item(row, entry, "aside", f"rejected instead: {why}", to="rejected", why=why)
+        return self._copied(row, entry, warning) if self._copy else _item(row, entry, "hand", warning)
 
-    def _copied(self, pinned: PinnedRow, warning: str) -> Item | Refusal:
+    def _copied(self, row: Row, entry: PendingEntry, warning: str = "") -> Item | Refusal:
         if self._others and not self._force:
-            return Refusal(pinned.row, f"{_others(self._others)} would get the copy too", forceable=True)
-        return RowItem(pinned.row, _pin(pinned, StreamVerb.COPY, force=self._force), warning)
+            return Refusal(row, f"{_others(self._others)} would get the copy too", forceable=True)
+        return _item(row, entry, "copy", warning, force=self._force)
 
-    def _new(self, pinned: PinnedRow) -> Item | Refusal:
+    def _new(self, row: Row, entry: PendingEntry) -> Item | Refusal:
         if self._action is Action.REQUEUE:
-            if pinned.entry.consumer == HANDED_BACK:
-                return self._copied(pinned, "")
-            delayed = pinned.entry.consumer == LATER
-            why = "it waits for the end of its delay" if delayed else "it was never delivered: it waits already"
-            return Refusal(pinned.row, why)
-        if pinned.entry.consumer in (HANDED_BACK, LATER):
-            return self._away(pinned, StreamVerb.ASIDE)
+            if entry.consumer == HANDED_BACK:
+                return self._copied(row, entry)
+            delayed = entry.consumer == LATER
+            return Refusal(row, "it waits for the end of its delay" if delayed else "it was never delivered: it waits already")
+        if entry.consumer in (HANDED_BACK, LATER):
+            return self._away(row, entry, "aside")
         if self._others:
             reads = "reads" if self._others == 1 else "read"
             why = f"{_others(self._others)} {reads} this stream too: an undelivered message can be taken from all of them only"
-            return Refusal(pinned.row, why)
-        return self._away(pinned, StreamVerb.ASIDE_NEW)
+            return Refusal(row, why)
+        return self._away(row, entry, "aside-new")
 
-    def _away(self, pinned: PinnedRow, verb: StreamVerb, warning: str = "") -> Item:
+    def _away(self, row: Row, entry: PendingEntry, verb: StreamVerb, warning: str = "") -> Item:
         """Pins that a message is held, or purged: into the trash, or for good."""
-        if self._action is Action.PURGE and self._now:
-            return RowItem(pinned.row, _pin(pinned, _FOR_GOOD[verb]), warning)
-        return RowItem(pinned.row, _pin(pinned, verb, to="held" if self._action is Action.HOLD else "trash"), warning)
+        if self._action is Action.PURGE and self._request.options.get("now"):
+            return _item(row, entry, _FOR_GOOD[verb], warning)
+        return _item(row, entry, verb, warning, to="held" if self._action is Action.HOLD else "trash")
 
-    def _aside(self, pinned: PinnedRow) -> Item | Refusal:
-        row, origin, why = pinned.row, pinned.entry.notes.get("~from", ""), pinned.entry.notes.get("~why", "")
+    def _aside(self, row: Row, entry: PendingEntry) -> Item | Refusal:
+        origin = entry.notes.get("~from", "")
         if self._action is Action.EMPTY:
-            return RowItem(row, _pin(pinned, StreamVerb.DROP))
+            return _item(row, entry, "drop")
         if self._action is Action.PURGE:
-            return self._away(pinned, StreamVerb.MOVE)
+            return self._away(row, entry, "move")
         if self._action is Action.RESTORE and row.box is Box.TRASH and origin in ("held", "rejected"):
-            return RowItem(row, _pin(pinned, StreamVerb.MOVE, to=origin))
-        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=why)
-        # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
-        return RowItem(row, back.replace(tries=0) if row.box is Box.REJECTED else back)
+            return _item(row, entry, "move", to=origin)
+        return _item(row, entry, "back", to="copy" if self._copy else "", force=self._force, why=entry.notes.get("~why", ""))
 
 
-def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
-    row, entry = pinned
-    noted = f"{pinned.tries} {notes}" if notes or verb is StreamVerb.BACK else ""
-    forced = b"force" if force else b""
-    return StreamChange(
-        verb, entry.id, row.box.value, to, entry.consumer, pinned.tries, entry.delivered, forced, row.id, noted
-    )
+def _item(
+    row: Row, entry: PendingEntry, verb: StreamVerb, warning: str = "", *, to: str = "", force: bool = False, why: str = ""
+) -> Item:
+    """Pins a message. Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know."""
+    tries, anew = row.attempt or 0, verb == "back" and row.box is Box.REJECTED
+    change = StreamChange(
+        verb, entry.id, row.box.value, to, entry.consumer, 0 if anew else tries, entry.delivered, b"force" if force else b"",
+        row.id, tries if anew else 0, why,
+    )  # fmt: skip
+    return RowItem(row, change, warning)
 
 
 def _named(selection: Selection, box: Box) -> list[str] | None:
@@ -694,9 +644,10 @@ def _place(key: object) -> tuple[str, str]:
     return "", ""
 
 
-def _effect(items: Sequence[Item], effects: Sequence[tuple[Set[StreamVerb], str, str]]) -> str:
+def _effect(items: Sequence[Item], effects: Sequence[tuple[Set[str], str, str]]) -> str:
     """Says what happens, where the words for a directory would be wrong."""
-    verbs = {StreamVerb.COPY if one.to == "copy" else one.verb for one in (ref_of(item, StreamChange) for item in items)}
+    changes = (ref_of(item, StreamChange) for item in items)
+    verbs = {one.to if one.to in ("copy", "trash") else one.verb for one in changes}
     return next((one if len(items) == 1 else many for known, one, many in effects if verbs and verbs <= known), "")
 
 
@@ -713,25 +664,13 @@ def row_of(change: StreamChange) -> Row:
     return Row((box.value, change.id), box, change.shown, change.shown, attempt=change.tries or None)
 
 
-def _words(logged: LoggedChanges) -> str:
-    if logged.open:
-        sent = sum(len(intent.changes) for intent, found in logged.steps.values() if found is None)
-        return f"{sent:,} sent and not answered: undo finds out if they were done, and reverses what was"
-    one = logged.first.changes[0] if logged.first.changes else None
-    if one is not None and one.verb is StreamVerb.SET:
-        return f"{one.consumer}: {one.id} → {one.to}"
-    if one is not None and logged.first.action is Action.UNDO and one.verb in (StreamVerb.PAUSE, StreamVerb.RESUME):
-        return "paused again" if one.verb is StreamVerb.PAUSE else "resumed"
-    return ""
-
-
 _UNDO_EFFECTS = tuple(
     (verbs, words, words)
     for verbs, words in (
-        ({StreamVerb.GIVE}, "Each claim goes back to the consumer that had it, unless it was taken since."),
-        ({StreamVerb.COPY}, "Each message is put again as a new entry, last in order, unless it was changed since."),
-        ({StreamVerb.BACK}, "Each message is handed back to the group, claimed next, unless it was changed since."),
-        (_TO_ASIDE, "Each message is set aside again, unless it was taken since."),
+        ({"give"}, "Each claim goes back to the consumer that had it, unless it was taken since."),
+        ({"copy"}, "Each message is put again as a new entry, last in order, unless it was changed since."),
+        ({"back"}, "Each message is handed back to the group, claimed next, unless it was changed since."),
+        ({"aside", "aside-new", "move", "trash"}, "Each message is set aside again, unless it was taken since."),
     )
 )
 class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
@@ -789,20 +728,19 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
         if plan.action is Action.INJECT:
             content, last = InjectedContent(plan.options, _MOST_BYTES), min(place + self._at_once(plan), plan.count)
             changes = [
-                StreamChange(StreamVerb.PUT, "", "new", consumer=content.source or "", data=content.data(one, "", self._clock()))
+                StreamChange("put", "", "new", consumer=content.source or "", data=content.data(one, "", self._clock()))
                 for one in range(place + 1, last + 1)
             ]
         else:
             changes = [ref_of(item, StreamChange) for item in items]
-        reverses = tuple(one.reverses for one in changes if one.reverses is not None)
-        return BatchIntent(tuple(changes), reverses)
+        return BatchIntent(tuple(changes))
 
     def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Stop) -> EndedStep[BatchChanged]:
         count = len(intent.changes)
         try:
             outcomes = self._server.perform(intent)
         except SpooltopError as error:
-            if isinstance(error, Unavailable) and error.answer_lost:
+            if error.answer_lost:
                 why = f"sent, and not answered: it is unknown if it was done; spooltop undo finds out: {error.what}"
                 return EndedStep(_results(items, [Changed(Outcome.FAILED, why)] * count), None, error)
             return EndedStep((), BatchChanged((Changed(Outcome.FAILED, error.what),) * count), error)
@@ -810,7 +748,15 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
 
     def _fact(self, logged: LoggedChanges) -> Account:
         verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
-        return Account(_words(logged), "nothing of it can be reversed" if verbs and verbs <= LEAVES else None)
+        words, one = "", next(iter(logged.first.changes), None)
+        if logged.open:
+            sent = sum(len(intent.changes) for intent, found in logged.steps.values() if found is None)
+            words = f"{sent:,} sent and not answered: undo finds out if they were done, and reverses what was"
+        elif one is not None and one.verb == "set":
+            words = f"{one.consumer}: {one.id} → {one.to}"
+        elif one is not None and logged.first.action is Action.UNDO:
+            words = {"pause": "paused again", "resume": "resumed"}.get(one.verb, "")
+        return Account(words, "nothing of it can be reversed" if verbs and verbs <= LEAVES else None)
 
     # Undo
 
@@ -821,60 +767,51 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
             if outcome is None:
                 self._log_result(intent, BatchChanged(self._server.settled(intent, look=False)))
 
-    def _ended(self, logged: LoggedChanges) -> Iterator[tuple[BatchIntent, Sequence[Changed]]]:
-        """Yields the batches of an operation, with what is known by now of those that were cut off."""
+    def _done(self, logged: LoggedChanges) -> Iterator[tuple[tuple[int, int], StreamChange, str]]:
+        """Yields the changes of an operation that are known by now to be done: batch and place in it, and what became the id."""
         for intent, outcome in logged.steps.values():
-            yield intent, self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
+            outcomes = self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
+            for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False)):
+                if one.changed:
+                    yield (intent.step, place), change, one.became
 
     def _backwards(self, logged: LoggedChanges, undos: Sequence[LoggedChanges], request: Request, state: Look) -> Candidates:
-        over = {
-            place
-            for undo in undos
-            for intent, outcomes in self._ended(undo)
-            for place, one in zip(intent.reverses, outcomes, strict=False)
-            if one.outcome is Outcome.DONE
-        }
-        found = [
-            (change, back and back.replace(reverses=(intent.step, place), data=b"force" if request.force else b""))
-            for intent, outcomes in self._ended(logged)
-            for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False))
-            if one.outcome is Outcome.DONE and (intent.step, place) not in over
-            for back in [inverse(change, one.became)]
-        ]
+        over = {change.reverses for undo in undos for _, change, _ in self._done(undo)}
+        force = b"force" if request.force else b""
+        refused: list[Refusal] = []
+        found: list[StreamChange] = []
+        for at, change, became in self._done(logged):
+            if at in over:
+                continue
+            if (back := inverse(change.replace(reverses=at, data=force), became)) is not None:
+                found.append(back)
+            else:
+                why = "it was put again as a new entry: purge that" if change.verb == "copy" else "deleted permanently"
+                refused.append(Refusal(row_of(change), why))
         notes = (f"{len(over):,} of {logged.first.count:,} undone already.",) if over else ()
-        single = found[0][1] if len(found) == 1 else None
-        if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
-            made = self._undo_of_one(single, request.at)
+        if len(found) == 1 and found[0].verb in ("pause", "resume", "set"):
+            made = self._undo_of_one(found[0], request.at)
             return made.replace(notes=(*made.notes, *notes))
         # Consumers that only read new entries get what was set aside as such.
-        back_again = any(back is not None and back.verb is StreamVerb.BACK for _, back in found)
-        if back_again and chosen_way(self._server, state, asked=False).copies:
-            found = [(done, back.replace(to="copy") if back and back.verb is StreamVerb.BACK else back) for done, back in found]
+        if any(back.verb == "back" for back in found) and chosen_way(self._server, state, asked=False).copies:
+            found = [back.replace(to="copy") if back.verb == "back" else back for back in found]
         items: list[Item] = []
-        refused: list[Refusal] = []
         words: Counter[str] = Counter()
         request.progress.begin("messages looked at", len(found))
-        answers = self._server.tried([back for _, back in found if back is not None])
-        for done, back in request.progress.each(found):
-            if back is None:
-                refused.append(Refusal(row_of(done), _why_not(done)))
-            elif (told := next(answers)).outcome is not Outcome.DONE:
-                refused.append(Refusal(row_of(back), told.reason, "would get the copy" in told.reason))
-            else:
+        for back, told in request.progress.each(zip(found, self._server.tried(found), strict=True)):
+            if told.changed:
                 words[told.reason] += 1
                 items.append(RowItem(row_of(back), back, escape(told.reason)))
+            else:
+                refused.append(Refusal(row_of(back), told.reason, "would get the copy" in told.reason))
         notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in words.items() if why), *notes)
         return Candidates(items, refused, notes, effect=_effect(items, _UNDO_EFFECTS))
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
         told = next(self._server.tried([change]))
-        late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
-        if change.verb is not StreamVerb.SET:
-            item = pause_item(self._server, change, now)
-            return Candidates(refused=[Refusal(item.row, late)]) if late else Candidates([item])
-        if late:
-            return Candidates(refused=[Refusal(row_of(change), late)])
-        return set_item(self._server, change)
+        if not told.changed:
+            return Candidates(refused=[Refusal(_row(self._server), f"too late: {escape(told.reason)}")])
+        return set_item(self._server, change) if change.verb == "set" else pause_item(self._server, change, now)
 
     def close(self) -> None:
         self._server.close()
@@ -886,7 +823,3 @@ def _results(items: Sequence[Item], outcomes: Sequence[Changed]) -> list[ItemRes
     return [
         ItemResult(*name, one.outcome, escape(one.reason), one.became) for name, one in zip(names, outcomes, strict=True)
     ]
-
-
-def _why_not(change: StreamChange) -> str:
-    return "it was put again as a new entry: purge that" if change.verb is StreamVerb.COPY else "deleted permanently"

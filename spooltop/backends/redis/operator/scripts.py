@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-STEP_KEPT = 90 * 86_400
-"""Seconds for which the last step of an operation is remembered that was killed: its undo finds out what was done."""
-
-_CHANGES = f"local kept = {STEP_KEPT}" + """
-local stream, group, dry, operation = KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3]
+_CHANGES = """
+local kept = 90 * 86400  -- seconds for which the last step is remembered of an operation that was killed: its undo asks for it
+local stream, group, mode, operation = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local dry = mode == 'try'
 local step, user, action = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local boxes = {held = KEYS[2], rejected = KEYS[3], trash = KEYS[4]}
 local audit, marker, later, paused = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -249,18 +248,22 @@ function verbs.set(one)
 end
 """
 
-# KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, dry, operation, step, user, action, then 10 words
-# of each change: verb id box to consumer tries delivered data, the tries and the reason that are noted. Returns three words of
-# each: outcome, reason, new id. The marker keeps them, so that the same step sent again changes nothing and answers the same.
+# KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, mode, operation, step, user, action, then 10 words
+# of each change: verb id box to consumer tries delivered data, the tries and the reason that are noted. The modes: 'make' makes
+# the changes, 'try' says what that would do. Returns three words of each: outcome, reason, new id. The marker keeps them, so that
+# the same step sent again changes nothing and answers the same. 'settle' and 'look' return what a step answered that was cut off,
+# or {'settled'} where it was not done: after 'settle' it will not be done any more.
 ACT = _CHANGES + """
 if not dry then
   local known = redis.call('GET', marker)
   if known then
     local at, rest = string.match(known, '^(%d+) (.*)$')
-    if tonumber(at) == step then return rest == '-' and {'settled'} or cjson.decode(rest) end
-    if tonumber(at) > step then return {'settled'} end
+    if tonumber(at) == step and rest ~= '-' then return cjson.decode(rest) end
+    if tonumber(at) >= step then return {'settled'} end
   end
 end
+if mode == 'settle' then redis.call('SET', marker, step .. ' -', 'EX', kept) end
+if mode == 'settle' or mode == 'look' then return {'settled'} end
 for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
   local found = {}
   for at = 1, #one, 2 do found[one[at]] = one[at + 1] end
@@ -293,19 +296,6 @@ if not dry then
   redis.pcall('SET', marker, step .. ' ' .. cjson.encode(out), 'EX', kept)
 end
 return out
-"""
-
-# KEYS marker; ARGV step, 'look' to change nothing. Returns what a step answered that was cut off, or {'settled'} where it was
-# not done, and will not be any more.
-SETTLE = f"local kept = {STEP_KEPT}" + """
-local known = redis.call('GET', KEYS[1])
-if known then
-  local at, rest = string.match(known, '^(%d+) (.*)$')
-  if tonumber(at) == tonumber(ARGV[1]) and rest ~= '-' then return cjson.decode(rest) end
-  if tonumber(at) >= tonumber(ARGV[1]) then return {'settled'} end
-end
-if ARGV[2] ~= 'look' then redis.call('SET', KEYS[1], ARGV[1] .. ' -', 'EX', kept) end
-return {'settled'}
 """
 
 # KEYS audit, stream; ARGV group. Looks at what was handed over last, as the audit lines tell. Returns 'taken' if a consumer took
