@@ -13,8 +13,6 @@ import json
 import os
 from typing import Any
 
-from msgspec.structs import asdict
-
 from spooltop.model import Frozen, Owner, QueueIdentity, UsageError, Verdict, escape, finite, json_object
 
 from .dirs import SpoolDirs
@@ -201,6 +199,7 @@ class PresenceLock:
         ``moves_to``: the queue into which this consumer moves messages; ``recover`` leaves its claims alone.
         """
         files = dirs.files
+        machine = this_machine()
         consumers = dirs.own_dir(CONSUMERS)
         token, fd = _locked_draft(files, consumers)
         name = f".{token}"
@@ -208,9 +207,12 @@ class PresenceLock:
             pid = os.getpid()
             record: dict[str, object] = {
                 "lock": "ofd" if OFD_LOCKS else "flock",
-                **asdict(this_machine()),
+                "host": machine.host,
+                "machine_id": machine.machine_id,
+                "boot_id": machine.boot_id,
                 "device": files.fstat(fd).st_dev,
                 "file_system": dirs.kind,
+                "pid_ns": machine.pid_ns,
                 "pid": pid,
                 "start": process_start(pid),
                 "command": command_line(),
