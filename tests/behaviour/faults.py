@@ -77,7 +77,7 @@ FAULTS = (
           ("syncs",)),
     Fault("undo moves to the wrong box", "_Backwards.add", "else Way(*back,", "else Way(Box.NEW, *back[1:],",
           ("screens", "change-80x24")),
-    Fault("hold into the wrong folder", "runs_of", "else plan.operation if", "else str(plan.action) if",
+    Fault("hold into the wrong folder", "Mover._runs_of", "else plan.operation if", "else str(plan.action) if",
           ("commands", "set-aside")),
     Fault("plan not pinned by inode", "is_pinned", "found.st_ino == ino and found.st_ctime_ns == ctime_ns and", "",
           ("screens", "change-80x24")),

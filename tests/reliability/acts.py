@@ -84,7 +84,7 @@ NOTHING = 4
 def do(words: Sequence[str], out: TextIO, err: TextIO) -> int:
     """A command, or what a consumer does, in this process; the exit code."""
     if words[0] == COMMON:
-        with patch("spooltop.backends.directory.operator.operator._SMALL", 0):
+        with patch("spooltop.backends.directory.operator.moving._SMALL", 0):
             return do(words[1:], out, err)
     if words[0] not in IN_PYTHON:
         return command(words, out, err)

@@ -33,7 +33,7 @@ def operator_cuts(
 ) -> Iterator[tuple[int, list[str]]]:
     """(number of the event, what was wrong) for each tree that a power cut during the last of ``work``, or after it, leaves.
     ``in_common``: as of very many, whose metadata lie beside their folder."""
-    with patch("spooltop.backends.directory.operator.operator._SMALL", 0 if in_common else BATCH):
+    with patch("spooltop.backends.directory.operator.moving._SMALL", 0 if in_common else BATCH):
         yield from _operator_cuts(base, work, old=old, keeps_order=keeps_order, in_common=in_common)
 
 

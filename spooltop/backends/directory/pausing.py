@@ -18,8 +18,7 @@ from spooltop.model.vocabulary import Action, Box, Row, Stop, Verdict, count, es
 from ..journal import Intent, ItemOutcome, PinnedChange, RecordType, Skipped, Standing, Told, ValueOperator, ref_of
 from ..log_store import LogStore
 from ..plan_options import pause_reason
-from .operator.rules import can_change
-from .storage import OpenOptions, Pin, System, pinned
+from .storage import OpenOptions, Pin, System, can_change, pinned
 
 # The log of pauses, one JSON object a line; an operation sets or removes one file, so its lines have no step number. intent
 # schema line operation action time user undoes before after result schema line operation time outcome reason ``before`` and

@@ -26,13 +26,13 @@ from ..row_listing import RowListing
 from .flow import FlowMeter, MessageTracker, OperatorMoves
 from .judges import ConsumerGatherer, JudgedRows, RowJudge, TokenJudge
 from .listing import NameListing, read_message, split_key
-from .operator.rules import can_change
 from .scan import Boxes, BoxScan, Scans, SetAsideBoxes, age_counter, irregular_rows, pieces
 from .storage import (
     OpenFolder,
     OpenOptions,
     OpenSpool,
     System,
+    can_change,
     changes_unseen,
     disk_of,
     mail_row,

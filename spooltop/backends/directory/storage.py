@@ -7,19 +7,21 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from os import stat_result
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct, field
 
 from spooltop.engine import host, set_aside
-from spooltop.engine.dirs import STAGE, SpoolDirs
+from spooltop.engine.dirs import OWN, STAGE, SpoolDirs
 from spooltop.engine.files import REAL_FILES, Files
 from spooltop.engine.names import Name, claimable, is_own_id, parse
+from spooltop.engine.pausing import PAUSED
 from spooltop.model import (
     ASIDE,
     LIVE,
@@ -30,6 +32,7 @@ from spooltop.model import (
     Disk,
     Frozen,
     Json,
+    JsonObject,
     Mount,
     OpenSettings,
     Owner,
@@ -41,7 +44,7 @@ from spooltop.model import (
     parse_mounts,
 )
 
-from ..access import group_name, user_name
+from ..access import closed_words, group_name, user_name, why_closed
 from ..log_store import OPERATION, LogFiles
 from .processes import LockTable, Processes, read_table
 
@@ -183,6 +186,99 @@ def who_am_i(capabilities: Capabilities, *, read_only: str | None, dirs: SpoolDi
     return Viewer(user_name(uid), uid, words)
 
 
+# The rights of this user on a spool, and where one is missing, why and what would help.
+
+_LOOKED_AT = 64
+"""Messages whose owners are looked at in a sticky box."""
+
+
+def can_change(dirs: SpoolDirs) -> Capabilities:
+    """Asks the kernel about each directory that an action writes. Root may do everything that the file system allows."""
+    why = _refusal(dirs, dirs.root, ".", "the spool", None)
+    own = _refusal(dirs, dirs.root, OWN, OWN, why and f"{OWN}, which holds the journal, cannot be made: {why}")
+    tmp, new, cur = (_why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR))
+    new_sticks, cur_sticks = (_sticky(dirs, box) for box in (Box.NEW, Box.CUR))
+    held, trash = (None if own else _why_not_aside(dirs, box) for box in (Box.HELD, Box.TRASH))
+    # What writes nothing into new; but without it nothing here is a spool any more.
+    spool = new if Box.NEW in dirs.errors else None
+    needed: dict[Action, tuple[str | None, ...]] = {
+        Action.REQUEUE: (new, cur, cur_sticks),
+        Action.PURGE: (new, cur, cur_sticks, new_sticks, trash),
+        Action.HOLD: (new, cur, cur_sticks, new_sticks, held),
+        Action.RELEASE: (new, held),
+        Action.RESTORE: (new,),
+        Action.EMPTY: (spool, trash),
+        Action.INJECT: (new, tmp),
+        Action.UNDO: (new,),
+        Action.PAUSE: (spool,),
+        Action.RESUME: (spool, None if own else _why_not_resume(dirs)),
+    }
+    # The rights on locks are checked for each: some lie beside the spool.
+    others = [action for action in Action if action not in (*needed, Action.UNLOCK)]
+    refusals: dict[Action, str] = dict.fromkeys(others, "this version has no such action for a directory spool")
+    for action, reasons in needed.items():
+        if reason := next(filter(None, (*reasons, own)), None):
+            refusals[action] = reason
+    return Capabilities(refusals)
+
+
+def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
+    if box in dirs.errors:
+        error = dirs.errors[box]
+        return f"{box} is missing" if isinstance(error, FileNotFoundError) else f"{box} cannot be opened: {error.strerror}"
+    return _refusal(dirs, dirs.root, box.value, box.value, f"{box} is missing")
+
+
+def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
+    """Why this user may not move messages out of ``box``, or None."""
+    fd = dirs.new if box is Box.NEW else dirs.cur
+    if fd is None:
+        return None
+    found = _not_ours(dirs, fd, (name for name, _ in islice(dirs.files.inodes(fd), _LOOKED_AT)))
+    what = f"{box} is sticky, so that only its owner moves the messages of others; it"
+    return None if found is None else closed_words(what, dirs.files.fstat(fd), dirs.path)
+
+
+def _why_not_resume(dirs: SpoolDirs) -> str | None:
+    """Why this user may not remove the pause, or None; None also if there is none."""
+    own = dirs.private_dir()
+    found = None if own is None else _not_ours(dirs, own, (PAUSED,))
+    what = f"{OWN} is sticky, so that only its owner removes the files of others; {PAUSED}"
+    return None if found is None else closed_words(what, found, dirs.path)
+
+
+def _not_ours(dirs: SpoolDirs, folder: int, names: Iterable[str]) -> os.stat_result | None:
+    """The status of the first of ``names`` in a sticky directory from which this user may move none of them, else None."""
+    above, user = dirs.files.fstat(folder), os.geteuid()
+    if not above.st_mode & stat.S_ISVTX or user in (0, above.st_uid):
+        return None
+    there = [found for name in names if (found := dirs.files.status(name, folder)) is not None]
+    return None if not there or user in (found.st_uid for found in there) else there[0]
+
+
+def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
+    """Why this user may not write the folders of ``box``, or None; None also where nothing was ever set aside there: then it
+    can be made, or there is nothing to take from."""
+    try:
+        own = dirs.private_dir()
+    except OSError as error:
+        return f"{OWN}/{box.value} cannot be accessed: {error.strerror}"
+    return None if own is None else _refusal(dirs, own, box.value, f"{OWN}/{box.value}", None)
+
+
+def _refusal(dirs: SpoolDirs, above: int, name: str, shown: str, missing: str | None) -> str | None:
+    """Why this user may not write the directory ``name`` in the directory ``above``, called ``shown``, or None; ``missing`` where
+    there is none."""
+    try:
+        if not stat.S_ISDIR(dirs.files.stat(name, above).st_mode):
+            return f"{shown} is not a directory; find out who created it"
+        return why_closed(above, name, shown, dirs.path)
+    except FileNotFoundError:
+        return missing
+    except OSError as error:
+        return f"{shown} cannot be accessed: {error.strerror}"
+
+
 # Keeps the directories of a spool open as long as their names lead to them, and reopens them when they lead elsewhere.
 
 _MOUNT_FOR = 5.0
@@ -274,8 +370,11 @@ _TEXT_AT_MOST = 500
 """Characters of a text that are kept."""
 
 
+_NO_METADATA: JsonObject = MappingProxyType({})
+
+
 def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:
-    """Extracts the fields that ``Folders.metadata_of`` returns from ``found``, which anybody may have written."""
+    """Extracts the fields that ``Folders.beside`` returns from ``found``, which anybody may have written."""
     was = found.get("was")
     return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
 
@@ -448,27 +547,33 @@ class Folders(Struct):
         except FileNotFoundError:
             return None
 
-    def metadata_of(self, place: Place) -> dict[str, Json]:
+    def beside(
+        self, box: Box, folder: str, name: str, own: Collection[str] | None, *, read: bool = True
+    ) -> tuple[JsonObject, bool]:
         """Reads the metadata of a message that was set aside: ``origin``, ``reason``, ``at``, ``who``, ``operation`` and
         ``ended``, each a plain value of limited length. ``was`` holds the metadata that it had if it had been set aside before.
-        Empty where nothing can be read. Raises ``OSError`` only for a descriptor that cannot be closed.
+        Empty where nothing can be or is to be ``read``, or it was not set aside. Also True if it may have a file of its own for
+        them; ``own`` has the names of such files in its folder, None where they are not known. A file is written before its
+        message arrives. Raises ``OSError`` only for a descriptor that cannot be closed.
         """
-        try:
-            folder = self.of(place.box, place.folder)
-        except OSError:
-            return {}
-        own = set_aside.read_metadata(self.files, place.name, folder.fd)
-        return self.shared(place.box, place.folder) if own is None else plain_meta(own)
+        if box not in ASIDE:
+            return _NO_METADATA, False
+        if own is None or (own and set_aside.meta_name(name) in own):
+            try:
+                found = set_aside.read_metadata(self.files, name, self.of(box, folder).fd) if read else {}
+            except OSError:
+                found = {}
+            if found is not None:
+                return plain_meta(found), True
+        return self.shared(box, folder) if read else _NO_METADATA, False
 
     def shared(self, box: Box, folder: str) -> dict[str, Json]:
         """Returns the shared metadata of a folder through ``plain_meta``. They are read once."""
         found = self._shared.get((box, folder))
         if found is None:
-            found = plain_meta(set_aside.read_shared(self._dirs, box, folder))
-            if found:
-                if len(self._shared) >= _KEPT:
-                    self._shared.clear()
-                self._shared[box, folder] = found
+            if len(self._shared) >= _KEPT:
+                self._shared.clear()
+            found = self._shared[box, folder] = plain_meta(set_aside.read_shared(self._dirs, box, folder))
         return found
 
     def own_metadata(self, box: Box, folder: str) -> frozenset[str] | None:

@@ -17,44 +17,35 @@ from msgspec import Struct, field
 from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import open_shared, write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model import ASIDE, LIVE, Action, Box, ItemResult, Json, JsonObject, Outcome, Plan, Results, Stop, Verdict, escape
+from spooltop.engine.files import Files
+from spooltop.model import ASIDE, LIVE, Action, Box, Clock, Json, JsonObject, Stop, Verdict, escape
+from spooltop.model.plan import BATCH, Item, ItemResult, Outcome, Plan, Results
 
-from ...journal import Skipped
+from ...journal import EndedStep, Skipped, ref_of
 from ...log_store import plain_file
-from ..journal import BatchOutcome, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
+from ..journal import BatchOutcome, MoveIntent, MoveOperation, MoveOutcome, MoveRun, folder_text, unsure_moves
 from ..storage import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned, tokens_of_claims
-from .planning import Message
-from .rules import FORCEABLE
+from .planning import FORCEABLE, Group, Message
 
 # The messages of one step of an operation, in runs that go from one folder into one.
 
 class Run(NamedTuple):
-    """Moves out of one folder into one. Where ``to_box`` is None the messages are deleted.
+    """Moves out of the folder of ``group``, which is that of the first, into another. Where ``to_box`` is None the messages are
+    deleted.
 
-    ``elsewhere``: why the messages go not where the action says. ``was`` is the metadata of messages that had been set aside;
-    ``own_metadata``: each may have a file of them beside it. ``meta`` goes beside a message that is set aside. ``gone`` says what
-    it means that a message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's
-    own.
+    ``elsewhere``: why the messages go not where the action says. ``was`` is the metadata of messages that had been set aside and
+    do not go for good; ``own_metadata``: each may have a file of them beside it. ``meta`` goes beside a message that is set
+    aside.
     """
 
-    box: Box
-    folder: str
-    folder_id: tuple[int, int]
+    group: Group
     to_box: Box | None
     to_folder: str
     elsewhere: str
-    was: JsonObject | None
+    was: JsonObject
     own_metadata: bool
-    moves: Sequence[Message]
-    forced: bool
     meta: JsonObject
-    gone: str
-    alone: bool
-
-    @property
-    def held_by_a_lock(self) -> bool:
-        """True where a holder that runs keeps the messages where they are."""
-        return self.box in (Box.CUR, Box.TMP) and not self.forced
+    moves: Sequence[Message]
 
     def logged(self) -> MoveRun:
         """The run as the journal announces it."""
@@ -63,75 +54,14 @@ class Run(NamedTuple):
         inos, sizes, ctimes, tokens = map(_column, zip(*facts, strict=True))
         target = None if self.to_box is None else folder_text(self.to_box, self.to_folder)
         return MoveRun(
-            folder_text(self.box, self.folder), target, names, inos, sizes, ctimes, tokens,
-            None if target is None or to_names == names else to_names, None if self.was is None else dict(self.was),
+            folder_text(self.group.box, self.group.folder), target, names, inos, sizes, ctimes, tokens,
+            None if target is None or to_names == names else to_names, dict(self.was) or None,
         )  # fmt: skip
 
 
 def _column(values: tuple[Any, ...]) -> Any:
     """The value that all of ``values`` have, or else the list of them."""
     return values[0] if values.count(values[0]) == len(values) else list(values)
-
-
-_PLAIN = MoveOutcome(0, Outcome.DONE, "", True)
-
-
-def results_of(runs: Sequence[Run], outcome: BatchOutcome) -> Results:
-    """The results of the messages of ``runs`` that were tried."""
-    ended, results = {one.place: one for one in outcome.others}, list[ItemResult | None]()
-    each = ((run.elsewhere, message) for run in runs for message in run.moves)
-    for place, (elsewhere, message) in enumerate(islice(each, outcome.tried)):
-        one, result = ended.get(place, _PLAIN), None
-        if elsewhere or one.reason or one.outcome is not Outcome.DONE:
-            reason, to_name = (one.reason or elsewhere, message.to_name) if one.moved else (one.reason, "")
-            result = ItemResult(message.id, message.name, one.outcome, reason, to_name)
-        results.append(result)
-    return results
-
-
-def runs_of(
-    folders: Folders, plan: Plan, messages: Sequence[Message], *, user: str, at: float, many: bool
-) -> Iterator[Run]:
-    """The moves of a batch in their order. ``at`` is the time in epoch seconds. ``many``: the names of the metadata in a folder
-    are listed once, rather than asked for with each message."""
-    def route(message: Message) -> tuple[Any, ...]:
-        group, way = message.group, message.way
-        elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
-        to_folder = way.folder if way.folder is not None else plan.operation if way.box in ASIDE else ""
-        aside = group.box in ASIDE
-        beside = _metadata_beside(folders, message, read=not plan.deletes, many=many) if aside else (None, False)
-        return group.box, group.folder, group.folder_id, way.box, to_folder, elsewhere, *beside, way.meta
-
-    undo, forced = plan.action is Action.UNDO, plan.force and plan.action in FORCEABLE
-    reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
-    for (box, folder, folder_id, to_box, to_folder, elsewhere, was, own, given), part in groupby(messages, route):
-        said: dict[str, Json] = {"origin": box.value, "reason": reason, "at": at, "who": user, "operation": plan.operation}
-        if elsewhere:
-            said["reason"] = f"{elsewhere}, by {user}"
-        elif was is not None and to_folder:
-            # Where it had been set aside, and why, is kept for the day when it goes back there.
-            said["was"] = {name: value for name, value in was.items() if name != "was"}
-        if box is Box.NEW:
-            gone = "already claimed by a consumer" if undo else "claimed or moved meanwhile"
-        else:
-            gone = "gone" if undo else "acknowledged or moved meanwhile"
-        yield Run(
-            box, folder, folder_id, to_box, to_folder, elsewhere, was, own, list(part), forced, given or said, gone,
-            to_folder == plan.operation,
-        )  # fmt: skip
-
-
-def _metadata_beside(
-    folders: Folders, message: Message, *, read: bool, many: bool
-) -> tuple[JsonObject | None, bool]:
-    """The metadata of a message that had been set aside, None where there are none or they are not to be ``read``, and whether it
-    may have a file of its own. A file is written before its message arrives, so a list of them that is made after the plan has
-    those of all messages of the plan."""
-    box, folder = message.group.box, message.group.folder
-    own = folders.own_metadata(box, folder) if many else None
-    if own is not None and (not own or set_aside.meta_name(message.name) not in own):
-        return (folders.shared(box, folder) or None) if read else None, False
-    return (folders.metadata_of(Place(box, message.name, folder)) or None) if read else None, True
 
 
 def describe(error: OSError) -> str:
@@ -154,8 +84,8 @@ class ChangedFolders(Struct):
 
     def note(self, run: Run, source: Folder, to: Folder | None) -> None:
         """Notes moves of ``run`` from ``source`` into ``to``; None: deletions."""
-        if run.to_box is None and run.box is Box.TRASH:
-            self._emptied.add(run.folder)
+        if run.to_box is None and run.group.box is Box.TRASH:
+            self._emptied.add(run.group.folder)
         for folder in (source, to):
             if folder is not None:
                 self._folders[folder] = self._folders.pop(folder, False) or folder is to
@@ -211,16 +141,6 @@ _SAME_TIME = 600.0
 """Seconds within which messages count as set aside at one time: at a low rate an operation takes days."""
 
 
-class _Common(NamedTuple):
-    """The common metadata beside a folder, and the inode of their file. ``_NOTHING`` equals no metadata."""
-
-    inode: int
-    said: JsonObject
-
-
-_NOTHING = _Common(0, {})
-
-
 def _encoded(said: JsonObject) -> bytes:
     return json.dumps(said).encode() + b"\n"
 
@@ -234,23 +154,19 @@ class MetaWriter:
         self._files = dirs.files
         self._shared = shared
         self._lookup = NameLookup(dirs.files)
-        self._meta_names: dict[tuple[int, bytes], str] = {}
-        self._common: dict[Box, _Common] = {}
+        self._meta_names: dict[tuple[Folder, bytes], str] = {}
+        self._common: dict[Box, JsonObject] = {}
+        """The common metadata in each box; empty: each message there has its own."""
         self._relied_on: set[Box] = set()
-
-    def forget(self) -> None:
-        """Forgets what is known by descriptor. To be called before a folder is closed: another may get its descriptor."""
-        self._meta_names.clear()
 
     def settle(self) -> None:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box in self._relied_on:
-            above, common = self._dirs.private_dir(box.value), self._common[box]
-            gone = above is None or self._lookup.there(set_aside.meta_name(self._shared), above) is False
-            if gone and common.said:
-                self._common[box] = self._write_common(box, common.said)
+            if not self._lie_there(box):
+                self._write_common(box, self._common[box])
         self._relied_on.clear()
+        self._meta_names.clear()
 
     def covers(self, box: Box, said: JsonObject) -> bool:
         """True where ``said`` are the common metadata in ``box`` for all messages of this operation that have none of their own.
@@ -259,58 +175,53 @@ class MetaWriter:
             return False
         common = self._common.get(box)
         try:
-            if common is None or (common.said and self._lies_there(box) is None):
-                common = self._write_common(box, said)
-            elif common.said and self._lies_there(box) != common.inode:
-                common = _NOTHING  # somebody else's
+            if common is None or (common and not self._lie_there(box)):
+                self._write_common(box, common := said)
         except OSError:
-            common = _NOTHING
+            common = {}
         self._common[box] = common
-        first, now = common.said.get("at"), said.get("at")
+        first, now = common.get("at"), said.get("at")
         if not isinstance(first, float) or not isinstance(now, float) or not 0 <= now - first < _SAME_TIME:
             return False
-        if {**said, "at": first} != common.said:
+        if {**said, "at": first} != common:
             return False
         self._relied_on.add(box)
         return True
 
-    def _lies_there(self, box: Box) -> int | None:
-        """The inode of the common metadata in ``box``."""
+    def _lie_there(self, box: Box) -> bool:
+        """True where the common metadata in ``box`` are seen."""
         above = self._dirs.private_dir(box.value)
-        return None if above is None else self._lookup.inode(set_aside.meta_name(self._shared), above)
+        return above is not None and self._lookup.there(set_aside.meta_name(self._shared), above) is True
 
-    def _write_common(self, box: Box, said: JsonObject) -> _Common:
+    def _write_common(self, box: Box, said: JsonObject) -> None:
         """Writes common metadata. They survive power loss when this returns, as they count for all the
         messages. Raises ``OSError``, and leaves nothing then."""
-        above = self._dirs.private_dir(box.value, create=True)
-        assert above is not None  # create=True makes it or raises
-        name = set_aside.meta_name(self._shared)
-        inode = write_new(self._files, above, name, _encoded(said), self._dirs.owner_model)
+        above = self._dirs.own_dir(box.value)
+        write_new(self._files, above, set_aside.meta_name(self._shared), _encoded(said), self._dirs.owner_model)
         try:
             self._files.sync_dir(above)
         except OSError:
             self.drop(self._shared, above)
             raise
-        return _Common(inode, said)
 
-    def write(self, name: str, folder: int, said: JsonObject) -> None:
+    def write(self, name: str, folder: Folder, said: JsonObject) -> None:
         """Writes the metadata of one message in an open folder, or links equal ones of another: a third of the time of a file.
         Raises ``OSError``, and leaves nothing then."""
-        meta_name, like = set_aside.meta_name(name), self._dirs.owner_model
+        meta_name, fd, like = set_aside.meta_name(name), folder.fd, self._dirs.owner_model
         shared = name in meta_name  # else the name is too long to stand there, and stands inside
         data = _encoded(said if shared else {**said, "name": name})
         if shared and (before := self._meta_names.get((folder, data))) is not None:
             # Writing them shows what is wrong: no links here, too many of them, or that one is gone.
             with suppress(OSError):
-                self._files.link(before, folder, meta_name, folder)
+                self._files.link(before, fd, meta_name, fd)
                 return
         try:
-            write_new(self._files, folder, meta_name, data, like, durable=False)
+            write_new(self._files, fd, meta_name, data, like, durable=False)
         except FileExistsError:
-            if self._lookup.inode(name, folder) is not None:
+            if self._lookup.inode(name, fd) is not None:
                 raise
-            self._files.unlink(meta_name, folder)  # left by one that was cut off
-            write_new(self._files, folder, meta_name, data, like, durable=False)
+            self._files.unlink(meta_name, fd)  # left by one that was cut off
+            write_new(self._files, fd, meta_name, data, like, durable=False)
         if shared:
             self._meta_names[folder, data] = meta_name
 
@@ -362,7 +273,7 @@ class Recheck:
         if box is Box.CUR and token is not None:
             if token in self.dead:
                 return None
-            verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
+            verdict, evidence, _ = self.holder(token)
             if verdict is Verdict.DEAD:
                 self.dead.add(token)
         elif box in (Box.CUR, Box.TMP):
@@ -379,8 +290,16 @@ class Recheck:
         """The names of claims whose consumers have no presence file. In ``cur`` nobody could ever tell that their holders are
         dead."""
         tokens = tokens_of_claims(claims)
-        missing = {token for token in {*tokens} if token and presence.look(self._dirs, token).state == "missing"}
-        return {name for name, token in zip(claims, tokens, strict=True) if token in missing}
+        forgotten = {token: self.holder(token)[2] for token in {*tokens}}
+        return {name for name, token in zip(claims, tokens, strict=True) if forgotten[token]}
+
+    def holder(self, token: str) -> tuple[Verdict, str, bool]:
+        """The verdict on the consumer with this token, the evidence, and True if it has no presence file any more. "" is the
+        token of a consumer that is not spooltop's."""
+        if not token:
+            return Verdict.UNKNOWN, "", False
+        seen = presence.look(self._dirs, token)
+        return *presence.judge(seen, self._vantage), seen.state == "missing"
 
 
 # Finishes what a crash left half done, at the first change and never by a viewer. Where a move had to be link and unlink, a
@@ -394,10 +313,10 @@ _LOCK = "repair.lock"
 
 
 class Repaired(Struct):
-    """The names that were removed. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other
+    """The names that were removed. ``in_cur``: (name in ``cur``, inode) of files whose name in ``new`` stays. ``inodes``: other
     files that lost a second name, which has changed their ctime."""
 
-    in_cur: dict[tuple[str, int], str] = {}
+    in_cur: set[tuple[str, int]] = set()
     inodes: set[int] = set()
 
 
@@ -412,60 +331,61 @@ def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
 
 def finish_half_moves(dirs: SpoolDirs, recheck: Recheck, operations: Sequence[MoveOperation]) -> Repaired:
     """Removes the second names, unless somebody else is doing it, or there are no locks that would tell. Raises ``OSError``."""
-    doubled = _doubled(dirs)
-    if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
-        return Repaired()
-    own, files = dirs.private_dir(create=True), dirs.files
-    assert own is not None  # create=True makes it or raises
+    linked, repaired, files, cur, new = _linked_claims(dirs), Repaired(), dirs.files, dirs.cur, dirs.new
+    if not linked and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
+        return repaired
+    own = dirs.own_dir()
     with files.closing(open_shared(files, _LOCK, own, dirs.owner_model)) as fd:
         plain_file(files, fd, own, _LOCK, mend=True)
         try:
             if not files.lock_coarse(fd):
-                return Repaired()
+                return repaired
         except OSError as error:
             if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
-            return Repaired()
+            return repaired
         for place in list(_left_behind(dirs, operations)):
             set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
             if place.box is Box.TRASH:
                 drop_folder(dirs, place.box, place.folder)
-        return Repaired(_drop_linked_claims(dirs, recheck, doubled), _drop_second_names(dirs, operations))
+        recheck.prepare((Box.CUR, name, token) for name, token, _, _ in linked)
+        for name, token, ino, stays in linked:
+            assert cur is not None and new is not None  # both names were seen
+            blocked = recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None
+            if not blocked and files.is_inode(name, cur, ino) and files.is_inode(stays, new, ino):
+                with suppress(FileNotFoundError):  # a consumer or another operator was quicker
+                    files.unlink(name, cur)
+                    repaired.in_cur.add((name, ino))
+        if repaired.in_cur:
+            files.sync_dir(dirs.box(Box.CUR))
+        for place, ino in list(_second_names(dirs, operations)):
+            repaired.inodes.add(ino)
+            with suppress(FileNotFoundError):  # another operator was quicker
+                folder = Folders(dirs).of(place.box, place.folder).fd
+                files.unlink(place.name, folder)
+                files.sync_dir(folder)
+                if place.folder:
+                    set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
+    return repaired
 
 
-def _doubled(dirs: SpoolDirs) -> dict[int, str]:
-    """The files with two names, one of them in ``cur``, that may have the other in ``new``: inode → name in ``cur``."""
+def _linked_claims(dirs: SpoolDirs) -> list[tuple[str, str | None, int, str]]:
+    """The claims that have their other name in ``new``: name, token, inode, the other name."""
     files, cur, new = dirs.files, dirs.cur, dirs.new
     if cur is None or new is None or next(files.scan(new), None) is None:
-        return {}  # nothing waits: no claim has its other name there
-    found = ((name, files.status(name, cur)) for name in files.scan(cur))
-    return {status.st_ino: name for name, status in found if status is not None and status.st_nlink == 2}
-
-
-def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
-    files, cur, new = dirs.files, dirs.cur, dirs.new
-    gone: dict[tuple[str, int], str] = {}
-    if not doubled or cur is None or new is None:
-        return gone
-    linked = [
-        (name := doubled[found.st_ino], found.st_ino, stays, names.parse(name, claimed=True).token)
-        for stays in files.list(new)
-        # By its status: some FUSE file systems list other inodes than they have.
-        if (found := files.status(stays, new)) is not None and found.st_ino in doubled
+        return []  # nothing waits: no claim has its other name there
+    claims = _with_two_names(files, cur)
+    waiting = _with_two_names(files, new) if claims else {}
+    return [
+        (name, names.parse(name, claimed=True).token, ino, waiting[ino]) for ino, name in claims.items() if ino in waiting
     ]
-    recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
-    for name, ino, stays, token in linked:
-        if recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None:
-            continue
-        try:
-            if files.is_inode(name, cur, ino) and files.is_inode(stays, new, ino):
-                files.unlink(name, cur)
-                gone[name, ino] = stays
-        except FileNotFoundError:
-            continue  # a consumer or another operator was quicker
-    if gone:
-        files.sync_dir(cur)
-    return gone
+
+
+def _with_two_names(files: Files, folder: int) -> dict[int, str]:
+    """The files with two names, one of them in the open directory: inode → name there. By their status: some FUSE file systems
+    list other inodes than they have."""
+    found = ((name, files.status(name, folder)) for name in files.scan(folder))
+    return {status.st_ino: name for name, status in found if status is not None and status.st_nlink == 2}
 
 
 def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[tuple[Place, int]]:
@@ -507,22 +427,6 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterat
                 yield place
 
 
-def _drop_second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> set[int]:
-    files = dirs.files
-    inodes: set[int] = set()
-    for place, ino in list(_second_names(dirs, operations)):
-        inodes.add(ino)
-        try:
-            fd = Folders(dirs).of(place.box, place.folder).fd
-            files.unlink(place.name, fd)
-            files.sync_dir(fd)
-            if place.folder:
-                set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
-        except FileNotFoundError:
-            continue  # another operator was quicker
-    return inodes
-
-
 def _emptied(folders: Folders, place: Place) -> bool:
     """True where the folder is empty or gone, and the common metadata still lie beside it."""
     try:
@@ -546,12 +450,15 @@ def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
 
 # Moves messages between boxes, each pinned by identity, none ever replaced.
 
+_SMALL = BATCH
+"""Messages up to which each that is set aside has metadata of its own beside it."""
 _FEW = 64
 """Messages up to which each that was moved is looked at."""
 _SHORT_NS = 100_000_000
 """Nanoseconds for which the clock says when the messages of a batch were moved; after that each is looked at."""
 _TICK_NS = 20_000_000
 """Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
+_PLAIN = MoveOutcome(0, Outcome.DONE, "", True)
 
 
 class _Tried(Struct):
@@ -567,33 +474,79 @@ class _Tried(Struct):
 
 
 class Mover:
-    """Moves the messages of one operation. Their common metadata are written once, beside the folders called ``shared``; "": each
-    has its own."""
+    """Moves the messages of ``plan`` for ``user``, step by step."""
 
-    def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, shared: str) -> None:
+    def __init__(
+        self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, plan: Plan, user: str, clock: Clock
+    ) -> None:
         self._files = dirs.files
         self._recheck = recheck
         self._repaired = repaired
-        self.folders = Folders(dirs, self._before_closing)
+        self._plan = plan
+        self._user = user
+        self._clock = clock
+        self._messages: Sequence[Message] = ()
+        self._runs: list[Run] = []
+        self._held = () if plan.force and plan.action in FORCEABLE else (Box.CUR, Box.TMP)
+        """Boxes in which a holder that runs keeps a message where it is."""
         self._lookup = NameLookup(dirs.files)
-        self._metas = MetaWriter(dirs, shared)
         self._changed = ChangedFolders(dirs, self._lookup)
+        self._folders = Folders(dirs, self._changed.sync)
+        # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
+        boxes = {item.box for item in plan.items}
+        large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
+        self._metas = MetaWriter(dirs, plan.operation if large else "")
 
-    def run(self, runs: Sequence[Run], stop: Stop) -> BatchOutcome:
+    def items(self, place: int, at_most: int) -> Sequence[Item]:
+        """The next messages of the plan."""
+        self._messages = [ref_of(item, Message) for item in self._plan.items[place : place + at_most]]
+        return self._messages
+
+    def intent(self) -> MoveIntent:
+        self._runs = list(self._runs_of(self._messages, self._clock()))
+        return MoveIntent([run.logged() for run in self._runs])
+
+    def _runs_of(self, messages: Sequence[Message], at: float) -> Iterator[Run]:
+        plan = self._plan
+
+        def route(message: Message) -> tuple[Any, ...]:
+            group, way = message.group, message.way
+            elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
+            to_folder = way.folder if way.folder is not None else plan.operation if way.box in ASIDE else ""
+            # Where they are many, the names of metadata are listed once, rather than asked for with each message.
+            listed = self._folders.own_metadata(group.box, group.folder) if plan.count > _SMALL and group.box in ASIDE else None
+            beside = self._folders.beside(group.box, group.folder, message.name, listed, read=not plan.deletes)
+            return group.box, group.folder, group.folder_id, way.box, to_folder, elsewhere, *beside, way.meta
+
+        reason = f"undo of {plan.undoes}" if plan.action is Action.UNDO else f"{plan.action} by {self._user}"
+        for (box, _, _, to_box, to_folder, elsewhere, was, own, given), part in groupby(messages, route):
+            said: dict[str, Json] = {
+                "origin": box.value, "reason": reason, "at": at, "who": self._user, "operation": plan.operation,
+            }  # fmt: skip
+            if elsewhere:
+                said["reason"] = f"{elsewhere}, by {self._user}"
+            elif was and to_folder:
+                # Where it had been set aside, and why, is kept for the day when it goes back there.
+                said["was"] = {name: value for name, value in was.items() if name != "was"}
+            moves = list(part)
+            yield Run(moves[0].group, to_box, to_folder, elsewhere, was, own, given or said, moves)
+
+    def run(self, stop: Stop) -> EndedStep[BatchOutcome]:
         """Moves the messages of a batch one after the other, until ``stop`` says so after one, and syncs what was changed. Never
         raises ``OSError``: each message has its outcome."""
+        runs = self._runs
         self._recheck.prepare(
-            (run.box, in_folder(one.name, run.folder), one.group.token)
-            for run in runs if run.held_by_a_lock for one in run.moves
+            (run.group.box, in_folder(one.name, run.group.folder), one.group.token)
+            for run in runs if run.group.box in self._held for one in run.moves
         )  # fmt: skip
-        if any(run.box is Box.CUR and run.to_box not in LIVE for run in runs):
-            self._changed.sync_claims(self.folders)
+        if any(run.group.box is Box.CUR and run.to_box not in LIVE for run in runs):
+            self._changed.sync_claims(self._folders)
         tried = _Tried(sum(len(run.moves) for run in runs) > _FEW)
         for run in runs:
             if not self._move_run(run, tried, stop):
                 break
         try:  # syncs all moves
-            self.folders.close()
+            self._folders.close()
             self._metas.settle()
         except OSError as error:
             self._changed.report(f"moved, but: {describe(error)}")
@@ -603,16 +556,24 @@ class Mover:
             tried.others = [one.replace(outcome=Outcome.FAILED, reason=problem) if one.moved else one for one in each]
         live = any(run.to_box in LIVE for run in runs)
         between = (tried.from_ns - _TICK_NS, tried.until_ns) if live else None
-        return BatchOutcome(tried=tried.count, between=between, others=tried.others)
+        return EndedStep(self._results(tried), BatchOutcome(tried=tried.count, between=between, others=tried.others))
 
-    def _before_closing(self) -> None:
-        self._changed.sync()
-        self._metas.forget()
+    def _results(self, tried: _Tried) -> Results:
+        ended, results = {one.place: one for one in tried.others}, list[ItemResult | None]()
+        each = ((run.elsewhere, message) for run in self._runs for message in run.moves)
+        for place, (elsewhere, message) in enumerate(islice(each, tried.count)):
+            one, result = ended.get(place, _PLAIN), None
+            if elsewhere or one.reason or one.outcome is not Outcome.DONE:
+                reason, to_name = (one.reason or elsewhere, message.to_name) if one.moved else (one.reason, "")
+                result = ItemResult(message.id, message.name, one.outcome, reason, to_name)
+            results.append(result)
+        return results
 
     def _move_run(self, run: Run, tried: _Tried, stop: Stop) -> bool:
         """Moves or deletes the messages of ``run``, False where ``stop`` has ended it. A message with anything else to say than
         that it is done has its outcome in ``tried.others``."""
-        box, to_box, live, free, dead = run.box, run.to_box, run.to_box in LIVE, not run.held_by_a_lock, self._recheck.dead
+        box, folder, to_box, dead = run.group.box, run.group.folder, run.to_box, self._recheck.dead
+        live, free = to_box in LIVE, box not in self._held
         forgotten = self._recheck.forgotten([move.to_name for move in run.moves]) if to_box is Box.CUR else ()
         source: Folder | None = None
         to: Folder | None = None
@@ -628,16 +589,16 @@ class Mover:
                 if to_name in forgotten:
                     raise Skipped(forgotten_words(box))
                 if source is None:
-                    source = self.folders.of(box, run.folder)
+                    source = self._folders.of(box, folder)
                     fd = source.fd
                 found = self._files.stat(name, fd)
                 pinned = is_pinned(found, ino, message.st_size, message.st_ctime_ns)
                 single = pinned and found.st_nlink == 1 and S_ISREG(found.st_mode)
                 if not (single and opened and (free or message.group.token in dead)):
-                    if not single or source.id != run.folder_id:
-                        self._compare(run, message, source, found)
                     group = message.group
-                    why = None if free else self._recheck.blocked_by(box, in_folder(name, run.folder), group.token, group.verdict)
+                    if not single or source.id != group.folder_id:
+                        self._compare(run, message, source, found)
+                    why = None if free else self._recheck.blocked_by(box, in_folder(name, folder), group.token, group.verdict)
                     if why:
                         raise Skipped(why)
                     if not opened:
@@ -677,20 +638,23 @@ class Mover:
     def _opened(self, run: Run) -> tuple[Folder, Folder | None, bool]:
         """Opens the source and the target, which is made where it is missing, and says whether the move of a message is all there
         is to do: it needs no metadata of its own. Raises ``OSError``."""
-        if run.to_box is None:
-            return self.folders.of(run.box, run.folder), None, False
-        to = self.folders.of(run.to_box, run.to_folder, create=True)
-        source = self.folders.of(run.box, run.folder)  # it may have been closed to make room
-        if source.id != run.folder_id:
+        group, to_box = run.group, run.to_box
+        to = None if to_box is None else self._folders.of(to_box, run.to_folder, create=True)
+        source = self._folders.of(group.box, group.folder)  # it may have been closed to make room
+        if source.id != group.folder_id:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        covered = run.alone and self._metas.covers(run.to_box, run.meta)
-        return source, to, covered or run.to_box not in ASIDE
+        covered = to_box is not None and self._is_own(run) and self._metas.covers(to_box, run.meta)
+        return source, to, covered or to_box in LIVE
+
+    def _is_own(self, run: Run) -> bool:
+        """True where nobody else moves anything to the target: its folder is this operation's own."""
+        return run.to_folder == self._plan.operation
 
     def _compare(self, run: Run, message: Message, source: Folder, found: os.stat_result) -> None:
         """Raises ``Skipped`` for a message that is not as it was pinned, unless only our own repair, or a half move, has changed
         it."""
-        if source.id != run.folder_id:
-            raise Skipped(f"the directory {run.box} was replaced since the plan")
+        if source.id != run.group.folder_id:
+            raise Skipped(f"the directory {run.group.box} was replaced since the plan")
         ino, size = message.st_ino, message.st_size
         mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (ino, size)
         unchanged = mended or is_pinned(found, ino, size, message.st_ctime_ns)
@@ -704,7 +668,7 @@ class Mover:
         if run.to_box is None:
             return False
         try:
-            return self._lookup.inode(message.to_name, self.folders.of(run.to_box, run.to_folder).fd) == message.st_ino
+            return self._lookup.inode(message.to_name, self._folders.of(run.to_box, run.to_folder).fd) == message.st_ino
         except FileNotFoundError:
             return False
 
@@ -718,9 +682,9 @@ class Mover:
             self._files.unlink(message.name, source.fd)
         else:
             ino = message.st_ino
-            self._metas.write(message.to_name, to.fd, run.meta)
+            self._metas.write(message.to_name, to, run.meta)
             try:
-                self._files.move(message.name, source.fd, message.to_name, to.fd, ino if run.alone else None)
+                self._files.move(message.name, source.fd, message.to_name, to.fd, ino if self._is_own(run) else None)
             except OSError:
                 if self._lookup.inode(message.to_name, to.fd) != ino:
                     self._metas.drop(message.to_name, to.fd)
@@ -731,14 +695,16 @@ class Mover:
     ) -> tuple[Outcome, str, bool]:
         """The outcome of a message of which the status, the holder or, where it was ``moving``, the move raised ``error``: what
         happened to it is found by looking. Also the words, and True where it has moved."""
-        name, ino = message.name, message.st_ino
+        name, ino, box, undo = message.name, message.st_ino, run.group.box, self._plan.action is Action.UNDO
         if moving and isinstance(error, FileExistsError):
-            return Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}", False
+            return Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {box}", False
         in_place = source is not None and self._lookup.inode(name, source.fd) == ino
         if isinstance(error, FileNotFoundError) and not in_place:  # in place: its target is gone
-            if run.box is Box.CUR and run.to_box is Box.NEW and (name, ino) in self._repaired.in_cur:
+            if box is Box.CUR and run.to_box is Box.NEW and (name, ino) in self._repaired.in_cur:
                 return Outcome.DONE, "an interrupted move was finished", True
-            return Outcome.SKIPPED, run.gone, False
+            if box is Box.NEW:
+                return Outcome.SKIPPED, "already claimed by a consumer" if undo else "claimed or moved meanwhile", False
+            return Outcome.SKIPPED, "gone" if undo else "acknowledged or moved meanwhile", False
         if to is not None:
             moved = moving and not in_place and self._lookup.inode(message.to_name, to.fd) == ino
         else:

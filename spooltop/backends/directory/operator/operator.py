@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, cached_property, partial
-from itertools import groupby, islice
+from itertools import accumulate, chain, groupby, islice
 from typing import Any
 
 from msgspec import Struct, field
 
-from spooltop.engine import names, presence
+from spooltop.engine import names
 from spooltop.engine.atomic import write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.syscalls import advice
-from spooltop.model import Capabilities, Operator, PutUnknown, Redactor, Unreadable, UsageError
+from spooltop.model import Capabilities, Clock, Operator, PutUnknown, Redactor, Unreadable, UsageError
 from spooltop.model.plan import (
     BATCH,
     AuditTrail,
@@ -32,38 +32,34 @@ from spooltop.model.plan import (
     Request,
     RowItem,
 )
-from spooltop.model.vocabulary import LIVE, Action, Box, JsonObject, Row, Stop, Verdict, escape, program
+from spooltop.model.vocabulary import Action, Box, JsonObject, Row, Stop, Verdict, escape, program
 
-from ...journal import Account, EndedStep, ItemOperator, ref_of, undos_of
+from ...journal import Account, EndedStep, ItemOperator, undos_of
 from ...log_store import FULL, STATE_DIR, LogStore
 from ...plan_options import InjectedContent
-from ..detect import identify
 from ..journal import MOVES, BatchOutcome, LoggedMove, MoveIntent, MoveOperation, MoveOutcome, MoveRun, unsure_moves
-from ..storage import Folders, OpenOptions, Place, System, kind_of, plain_meta, tokens_of_claims
-from .moving import JudgeAgain, Mover, Recheck, Repaired, Run, finish_half_moves, forgotten_words, half_moved, results_of, runs_of
+from ..processes import Process
+from ..storage import Folders, OpenOptions, Place, System, can_change, kind_of, plain_meta, tokens_of_claims
+from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, forgotten_words, half_moved
 from .planning import BoxNames, Group, Look, Message, Way, find_candidates, message_of
-from .rules import can_change
 
 
 def _is_whole(logged: MoveOperation) -> bool:
     """False where a part of the journal with some of the batches has gone."""
-    end = 0
-    for batch, outcome in logged.steps.values():
-        if batch.step != end:
-            return False
-        end += len(batch) if outcome is None else outcome.tried
-    return True
+    steps = logged.steps.values()
+    ends = accumulate(len(batch) if outcome is None else outcome.tried for batch, outcome in steps)
+    return all(batch.step == end for (batch, _), end in zip(steps, chain((0,), ends), strict=False))
 
 
 class _Backwards:
     """Pins moves backwards."""
 
-    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str) -> None:
+    def __init__(self, dirs: SpoolDirs, folders: Folders, recheck: Recheck) -> None:
         self.items: list[Message] = []
         self.refused: list[Refusal] = []
         self._dirs = dirs
         self._folders = folders
-        self._holder = cache(partial(_holder, dirs, presence.HostView.of(dirs, hosts)))
+        self._holder = cache(recheck.holder)
 
     def add(self, made: Sequence[LoggedMove]) -> None:
         """Adds moves of one run, at least one, which are not deletions."""
@@ -80,7 +76,7 @@ class _Backwards:
         way = Way(Box.TRASH) if back is None else Way(*back, meta=meta)  # for all that keep their names: may be a million
         evidence = "to the trash" if back is None else f"back to {back[0]}"
         for one, name, token, owner in zip(made, names, tokens, owners, strict=True):
-            verdict, cleared = self._holder(owner) if restored else (None, False)
+            verdict, _, cleared = self._holder(owner) if restored else (None, "", False)
             held = self._holder(token)[0] is Verdict.ALIVE  # by a running consumer, from which an undo takes nothing
             found, why = self._look(one, cleared=cleared, held=held)
             if found is None or why:
@@ -136,14 +132,6 @@ class _Backwards:
         elif held:
             why = "claimed by a running consumer; requeue takes it with force"
         return found, why
-
-
-def _holder(dirs: SpoolDirs, vantage: presence.HostView, token: str) -> tuple[Verdict, bool]:
-    """The verdict on a claim, and whether its consumer has no presence file any more."""
-    if not token:
-        return Verdict.UNKNOWN, False
-    seen = presence.look(dirs, token)
-    return presence.judge(seen, vantage)[0], seen.state == "missing"
 
 
 def _moves_done(
@@ -239,8 +227,6 @@ class OperatorChain:
             yield main
 
 
-_SMALL = BATCH
-"""Messages up to which each that is set aside has metadata of its own beside it."""
 _CLOCK_STEPS = 60.0
 """Seconds after a claim by the wall clock, which may have been set, from which on a process started too late to have made it."""
 _SETTLES = 1.1
@@ -250,8 +236,8 @@ _SETTLES = 1.1
 class SpoolOpener(Struct, kw_only=True):
     """Opens the operator of the spool at ``path``, anew for each call, so that it acts on what the path leads to now.
 
-    ``look`` lists and judges the messages of a box, ``again`` judges single names once more. A mail folder is read-only unless
-    the options say ``as_spool``. The other fields are what is known from one call to the next.
+    ``look`` lists and judges the messages of a box, ``again`` judges single names once more. The other fields are what is known
+    from one call to the next.
     """
 
     path: str
@@ -263,10 +249,6 @@ class SpoolOpener(Struct, kw_only=True):
     user: str | None = None
     repaired: bool = False
     watched_tmp: bool = False
-    read_only: str | None = None
-
-    def __post_init__(self) -> None:
-        self.read_only = self.options.read_only or identify(self.path, self.options.as_spool).read_only
 
     @contextmanager
     def opened(self) -> Iterator[DirectoryOperator]:
@@ -285,24 +267,26 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
 
     at_once = BATCH
     needs_log = True
+    _work: Mover | Injector
+    """The changer of the messages of a plan, made with its first step."""
 
     def __init__(self, of: SpoolOpener, dirs: SpoolDirs) -> None:
         logs = LogStore.beside(dirs, of.world.files, of.state_dir)
-        super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user)
+        super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.options.read_only, user=of.user)
         self._of = of
         self._dirs = dirs
-        self._mover: Mover | None = None
-        self._runs: list[Run] = []
 
     def capabilities(self) -> Capabilities:
         return can_change(self._dirs)
 
     def _choose(self, request: Request, state: None) -> Candidates:
         if request.action is Action.INJECT:
-            return Candidates(notes=NamedContent(request.options).notes(int(request.at * 1e6), self._of.options.redactor))
+            injector = Injector(self._dirs, request.options, self._clock)
+            return Candidates(notes=injector.notes(int(request.at * 1e6), self._of.options.redactor))
+        described = cache(partial(self._of.world.processes.process, described=True))
         return find_candidates(
             self._dirs, self._settled, request, half_moved=half_moved(self._log.unfinished()),
-            process_here=partial(self._process_here, cache(self._holder)),
+            process_here=partial(self._process_here, described),
         )  # fmt: skip
 
     def _backwards(
@@ -312,7 +296,7 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
         progress, folders = request.progress, Folders(self._dirs)
         returned = _taken_back(folders, undos)
         progress.begin("looked at", logged.first.count)
-        back = _Backwards(self._dirs, folders, self._of.options.hosts)
+        back = _Backwards(self._dirs, folders, Recheck(self._dirs, self._of.again, self._of.options.hosts))
         count = Counter[str]()
         for _, part in groupby(progress.each(_moves_done(folders, logged, returned)), lambda one: id(one.run)):
             made = list(part)
@@ -342,73 +326,31 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
         return found
 
     def _process_here(
-        self, holder: Callable[[int], tuple[str, float]], pid: int, host: str | None, claimed_at: float
+        self, described: Callable[[int], Process | None], pid: int, host: str | None, claimed_at: float
     ) -> str:
         """Names the process that may have made a claim on ``host`` (None: not known) at ``claimed_at``; "" where none of this
         machine can have."""
-        if host not in (None, self._of.world.processes.machine().host):
-            return ""
-        words, since = holder(pid)
-        return words if since <= claimed_at + _CLOCK_STEPS else ""
-
-    def _holder(self, pid: int) -> tuple[str, float]:
-        """Returns the words for the process with this pid, "" if there is none, and its start in epoch seconds, 0.0 if not
-        known."""
         processes = self._of.world.processes
-        if not processes.exists(pid):
-            return "", 0.0
-        process = processes.process(pid, described=True)
-        if process is None or process.zombie:
-            return f"pid {pid}" if process is None else "", 0.0
-        words = f"pid {pid} ({escape(program(process.command))})" if process.command else f"pid {pid}"
-        return words, process.since or 0.0
+        if host not in (None, processes.machine().host) or not processes.exists(pid):
+            return ""
+        process = described(pid)
+        if process is not None and (process.zombie or (process.since or 0.0) > claimed_at + _CLOCK_STEPS):
+            return ""
+        return f"pid {pid} ({escape(program(process.command))})" if process and process.command else f"pid {pid}"
 
     # The steps of an operation
 
     def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
-        if plan.action is not Action.INJECT:
-            return super()._items(plan, place, at_most)
-        # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
-        self._content = NamedContent(plan.options)
-        us = int(self._clock() * 1e6)
-        return [self._content.message(us + number) for number in range(min(at_most, plan.count - place))]
+        if not place:
+            inject = plan.action is Action.INJECT
+            self._work = Injector(self._dirs, plan.options, self._clock) if inject else self._make_mover(plan)
+        return self._work.items(place, min(at_most, plan.count - place))
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
-        if plan.action is Action.INJECT:
-            return MoveIntent([MoveRun(None, Box.NEW.value, [item.name for item in items], 0, 0, 0, None)])
-        if self._mover is None:
-            self._mover = self._make_mover(plan)
-        messages, at, many = [ref_of(item, Message) for item in items], self._clock(), plan.count > _SMALL
-        self._runs = list(runs_of(self._mover.folders, plan, messages, user=self._user, at=at, many=many))
-        return MoveIntent([run.logged() for run in self._runs])
+        return self._work.intent()
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Stop) -> EndedStep[BatchOutcome]:
-        if intent.action is Action.INJECT:
-            outcome = self._put(items, intent.step + 1, stop)
-            results = [
-                ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")
-                for item, one in zip(items, outcome.others, strict=False)
-            ]
-            return EndedStep(results, outcome)
-        assert self._mover is not None  # as ``_intent`` made it
-        outcome = self._mover.run(self._runs, stop)
-        return EndedStep(results_of(self._runs, outcome), outcome)
-
-    def _put(self, messages: Sequence[Item], first: int, stop: Stop) -> BatchOutcome:
-        """Puts one test message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the
-        first in the plan, from 1."""
-        ended: list[MoveOutcome] = []
-        for number, message in enumerate(messages, first):
-            if ended and stop():
-                break
-            ended.append(_put_one(self._dirs, message.name, self._content.content(number, message), len(ended)))
-        try:
-            if any(one.moved for one in ended):
-                self._dirs.files.sync_dir(self._dirs.box(Box.NEW))
-        except OSError as error:
-            reason = f"put, but a power failure may remove it: {error.strerror}"
-            ended = [one.replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
-        return BatchOutcome(tried=len(ended), others=ended)
+        return self._work.run(stop)
 
     def _make_mover(self, plan: Plan) -> Mover:
         """The mover of a plan, once what a crash left half done is finished."""
@@ -423,10 +365,7 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
             except OSError as error:
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
-        # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
-        boxes = {item.box for item in plan.items}
-        large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
-        return Mover(dirs, recheck, repaired, plan.operation if large else "")
+        return Mover(dirs, recheck, repaired, plan, self._user, self._clock)
 
     def _facts(self, operations: Mapping[str, MoveOperation], progress: Progress) -> Iterator[Account]:
         """Yields what the list of operations says of each. The outcome of a batch without a result is found by looking."""
@@ -462,45 +401,77 @@ class DirectoryOperator(ItemOperator[MoveIntent, BatchOutcome, None]):
 _MOST_BYTES = 1 << 30
 
 
-class NamedContent(InjectedContent):
-    """The content of messages that are files: their names are in it. ``canary``: they are marked as test messages."""
+class Injector(InjectedContent):
+    """Puts the messages that ``options`` describe, step by step. Their names are in their content. ``canary``: they are marked as
+    test messages."""
 
-    def __init__(self, options: JsonObject) -> None:
+    def __init__(self, dirs: SpoolDirs, options: JsonObject, clock: Clock) -> None:
         super().__init__(options, _MOST_BYTES)
-        self.canary = bool(options.get("canary"))
+        self._dirs = dirs
+        self._clock = clock
+        self._canary = bool(options.get("canary"))
+        self._place = 0
+        self._items: Sequence[Item] = ()
 
     def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
         """The notes of a plan about the messages: how the first begins."""
-        first = self.content(1, self.message(us))
+        first = self._content(1, self._message(us))
         return self.first_notes(first, redactor.data(first))
 
-    def message(self, us: int) -> Item:
+    def items(self, place: int, at_most: int) -> Sequence[Item]:
+        """The next messages. Chosen before the first is written, so that the intent line holds the names; they sort as put."""
+        us, self._place = int(self._clock() * 1e6), place
+        self._items = [self._message(us + number) for number in range(at_most)]
+        return self._items
+
+    def intent(self) -> MoveIntent:
+        return MoveIntent([MoveRun(None, Box.NEW.value, [item.name for item in self._items], 0, 0, 0, None)])
+
+    def run(self, stop: Stop) -> EndedStep[BatchOutcome]:
+        """Puts one message after the other, until ``stop`` says so after one, and syncs them."""
+        ended: list[MoveOutcome] = []
+        for number, item in enumerate(self._items, self._place + 1):
+            if ended and stop():
+                break
+            ended.append(self._put(item.name, self._content(number, item), len(ended)))
+        try:
+            if any(one.moved for one in ended):
+                self._dirs.files.sync_dir(self._dirs.box(Box.NEW))
+        except OSError as error:
+            reason = f"put, but a power failure may remove it: {error.strerror}"
+            ended = [one.replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
+        results = [
+            ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")
+            for item, one in zip(self._items, ended, strict=False)
+        ]
+        return EndedStep(results, BatchOutcome(tried=len(ended), others=ended))
+
+    def _message(self, us: int) -> Item:
         """A message to put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too long."""
         id = names.new_id(us, os.getpid(), os.uname().nodename)
         try:
-            name = names.in_new(id, source=self.source, canary=self.canary)
+            name = names.in_new(id, source=self.source, canary=self._canary)
         except ValueError as error:
             raise UsageError(f"inject: {error}") from error
         return RowItem(Row((Box.NEW.value, name), Box.NEW, id, name), name)
 
-    def content(self, number: int, message: Item) -> bytes:
+    def _content(self, number: int, message: Item) -> bytes:
         """The content of a message, which is put as the one with this ``number`` (from 1)."""
         return self.data(number, message.id, int(message.id[:16]) // 1_000_000)
 
+    def _put(self, name: str, data: bytes, place: int) -> MoveOutcome:
+        """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
+        ``tmp``."""
+        from spooltop.engine.producer import TmpWriter  # few need it
 
-def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome:
-    """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
-    ``tmp``."""
-    from spooltop.engine.producer import TmpWriter  # few need it
-
-    ino, like = 0, dirs.owner_model
-    try:
-        writer = TmpWriter(dirs)
-        # For everyone who may read what is in new, whatever the umask: who tests a spool is not always who works on it.
-        ino = write_new(dirs.files, dirs.box(Box.TMP), name, data, like, like.st_mode & 0o664, locked=True)
-        writer.deliver(name, ino, keep=False)
-    except PutUnknown as error:
-        return MoveOutcome(place, Outcome.FAILED, f"put, but: {error.what}", True, ino)
-    except OSError as error:
-        return MoveOutcome(place, Outcome.FAILED, error.strerror or str(error))
-    return MoveOutcome(place, Outcome.DONE, "", True, ino)
+        ino, dirs, like = 0, self._dirs, self._dirs.owner_model
+        try:
+            writer = TmpWriter(dirs)
+            # For everyone who may read what is in new, whatever the umask: who tests a spool is not always who works on it.
+            ino = write_new(dirs.files, dirs.box(Box.TMP), name, data, like, like.st_mode & 0o664, locked=True)
+            writer.deliver(name, ino, keep=False)
+        except PutUnknown as error:
+            return MoveOutcome(place, Outcome.FAILED, f"put, but: {error.what}", True, ino)
+        except OSError as error:
+            return MoveOutcome(place, Outcome.FAILED, error.strerror or str(error))
+        return MoveOutcome(place, Outcome.DONE, "", True, ino)

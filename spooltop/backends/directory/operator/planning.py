@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from stat import S_IFREG, S_ISREG
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -47,7 +46,6 @@ from ..storage import (
     Found,
     NameForm,
     NameForms,
-    Place,
     aside_row,
     claim_row,
     id_starts,
@@ -59,22 +57,32 @@ from ..storage import (
     time_of,
     tmp_row,
 )
-from .rules import FORCEABLE, RULES
+
+FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
+"""The actions that may take a claim from a running holder, where they are forced."""
+RULES: dict[Action, tuple[tuple[Box, ...], Box | None]] = {
+    Action.REQUEUE: ((Box.CUR, Box.REJECTED, Box.HELD), Box.NEW),
+    Action.PURGE: ((Box.CUR, Box.NEW, Box.TMP, Box.REJECTED, Box.HELD), Box.TRASH),
+    Action.HOLD: ((Box.CUR, Box.NEW), Box.HELD),
+    Action.RELEASE: ((Box.HELD,), Box.NEW),
+    Action.RESTORE: ((Box.TRASH, Box.HELD, Box.REJECTED), Box.NEW),
+    Action.EMPTY: ((Box.TRASH,), None),
+}
+"""The boxes that are searched for ids, in this order, and the one that the message moves to, None where it is deleted. Undo is no
+row of this table: it reverses the moves of the journal, to the exact places."""
 
 # The messages of a plan: each as it was found, and the way that it goes.
 
 
 class Group(Frozen, eq=False):
     """The facts that messages of one folder have in common. ``folder_id`` is (device, inode) of the directory; ``attributes`` are
-    those in names with an id of our own, and ``tail`` is the character that the tail of a claim begins with, "" without one;
-    ``token`` is that of claims; ``metadata`` are those beside messages that were set aside. ``goes_back``: an undo takes them
-    back, so that they came into their box when their status changed."""
+    those in names with an id of our own; ``token`` is that of claims; ``metadata`` are those beside messages that were set aside.
+    ``goes_back``: an undo takes them back, so that they came into their box when their status changed."""
 
     box: Box
     folder: str = ""
     folder_id: tuple[int, int] = (0, 0)
     attributes: str = ""
-    tail: str = ""
     token: str | None = None
     verdict: Verdict | None = None
     evidence: str = ""
@@ -243,16 +251,19 @@ Names = Callable[[], Iterable[tuple[Box, Sequence[str]]]]
 """Yields the names of the boxes of a plan, up to a chunk at a time."""
 
 
-class SameIds:
-    """``in_new`` are the messages in ``new`` under an id of the plan, id → inode; looked up only where ``to_new``.
-    ``claimed_twice`` are the ids that two claims have. Of an id only a hash is kept: of a million, few are the same."""
+class SameIds(NamedTuple):
+    """``claimed_twice`` are the ids that two claims have; ``in_new`` are the messages in ``new`` under an id of the plan, id →
+    inode."""
 
-    def __init__(self, dirs: SpoolDirs, names: Names, progress: Progress, *, to_new: bool) -> None:
-        self.claimed_twice = frozenset[str]()
-        self.in_new: dict[str, int] = {}
+    claimed_twice: Set[str]
+    in_new: Mapping[str, int]
+
+    @classmethod
+    def of(cls, dirs: SpoolDirs, names: Names, progress: Progress, *, to_new: bool) -> SameIds:
+        """Compares ``names``; those in ``new`` only where messages move ``to_new``. Of an id only a hash is kept: of a million,
+        few are the same."""
         waiting = to_new and dirs.new is not None and next(dirs.files.scan(dirs.new), None) is not None
-        seen: set[int] = set()
-        again: set[str] = set()
+        seen, again, in_new = set[int](), set[str](), dict[str, int]()
         progress.begin("ids compared")
         for box, chunk in names():
             if not waiting and box is not Box.CUR:
@@ -263,28 +274,22 @@ class SameIds:
                     again.add(start)
                 seen.add(mark)
             progress.advance(len(starts))
-        if again:
-            claims = ((name, start) for box, chunk in names() if box is Box.CUR
-                      for name, start in zip(chunk, id_starts(chunk, claimed=True), strict=True))  # fmt: skip
-            counts = Counter(grammar.parse(name, claimed=True).id for name, start in claims if start in again)
-            self.claimed_twice = frozenset(id for id, count in counts.items() if count > 1)
+        counts = Counter[str]()
+        for box, chunk in names() if again else ():
+            if box is Box.CUR:
+                starts = id_starts(chunk, claimed=True)
+                alike = (name for name, start in zip(chunk, starts, strict=True) if start in again)
+                counts.update(grammar.parse(name, claimed=True).id for name in alike)
         if waiting:
-            self._compare(dirs, seen, progress)
-
-    def _compare(self, dirs: SpoolDirs, seen: Set[int], progress: Progress) -> None:
-        """Looks at the messages in ``new`` that may have an id of the plan."""
-        assert dirs.new is not None  # there are names in it
-        progress.begin("in new compared")
-        names = dirs.files.scan(dirs.new)
-        while chunk := list(islice(names, BATCH)):
-            for name, start in zip(chunk, id_starts(chunk, claimed=False), strict=True):
-                if hash(start) not in seen:
-                    continue
-                try:
-                    self.in_new[grammar.parse(name, claimed=False).id] = dirs.files.stat(name, dirs.new).st_ino
-                except FileNotFoundError:
-                    continue  # claimed meanwhile
-            progress.advance(len(chunk))
+            assert dirs.new is not None  # there are names in it
+            progress.begin("in new compared")
+            listed = dirs.files.scan(dirs.new)
+            while chunk := list(islice(listed, BATCH)):
+                for name, start in zip(chunk, id_starts(chunk, claimed=False), strict=True):
+                    if hash(start) in seen and (found := dirs.files.status(name, dirs.new)) is not None:
+                        in_new[grammar.parse(name, claimed=False).id] = found.st_ino  # else it was claimed meanwhile
+                progress.advance(len(chunk))
+        return cls({id for id, count in counts.items() if count > 1}, in_new)
 
 
 # Decides whether a message may go and where: the rules of the moves, and what the message looks like now.
@@ -303,23 +308,21 @@ class Decision(Frozen):
 
 
 class Decider(Frozen):
-    """Decides on each message of one plan for the spool ``path``. ``now`` deletes what would go to the trash; ``hold_poison``
-    holds a message that may be what kills its consumers. ``half_moved`` are inodes that may have a second name. ``process_here``
-    names the process of this machine that may have made a claim: by its pid, its host if known, and the epoch second of the
-    claim; "" if none can have."""
+    """Decides on each message of one plan for the spool ``path``. Its option ``now`` deletes what would go to the trash;
+    ``hold_poison`` holds a message that may be what kills its consumers. ``half_moved`` are inodes that may have a second name.
+    ``process_here`` names the process of this machine that may have made a claim: by its pid, its host if known, and the epoch
+    second of the claim; "" if none can have."""
 
     path: str
-    action: Action
-    now: bool
-    hold_poison: bool
+    request: Request
     same_ids: SameIds
     half_moved: frozenset[int]
     process_here: Callable[[int, str | None, float], str]
 
     def decide(self, message: Message) -> Decision:
         row, name = message.row, message.parsed
-        poison = _poison(row) if self.action is Action.REQUEUE else ""
-        hold = poison if self.hold_poison and row.box is Box.CUR else ""
+        poison = _poison(row) if self.request.action is Action.REQUEUE else ""
+        hold = poison if self.request.options.get("hold_poison") and row.box is Box.CUR else ""
         ended = DIED if row.verdict is Verdict.DEAD else None  # a holder who was forced to give it up may live
         way, unless_forced = self._way(message, ended, hold)
         blocked_by, forceable = self._blocked_by(row, name, message, way.box)
@@ -335,10 +338,11 @@ class Decider(Frozen):
         aside may be anybody's. ``ended`` says how the attempt of a claim ended, None where nobody knows; ``poison`` why it is
         held instead of requeued. A claim at the limit of attempts is rejected instead of requeued, as a release or a recover
         would do."""
-        if self.action is Action.RESTORE:
+        action, options, box, name = self.request.action, self.request.options, message.group.box, message.parsed
+        if action is Action.RESTORE:
             return _origin(message, ended)
-        target, box, name = RULES[self.action].target, message.group.box, message.parsed
-        if target is Box.TRASH and self.now:
+        _, target = RULES[action]
+        if target is Box.TRASH and options.get("now"):
             return Way(None), ""
         if target is not Box.NEW:
             return Way(target), ""
@@ -363,8 +367,8 @@ class Decider(Frozen):
         if row.verdict is Verdict.WRITING:
             return f"is being written: {row.evidence}", False
         if row.verdict is Verdict.ALIVE:
-            return _held_by(row), self.action in FORCEABLE
-        if row.owner is not None and row.owner.moves_to is not None and self.action in FORCEABLE:
+            return _held_by(row), self.request.action in FORCEABLE
+        if row.owner is not None and row.owner.moves_to is not None and self.request.action in FORCEABLE:
             return again_words(self.path, row.owner.moves_to), True
         if row.verdict is None and row.box is Box.CUR:
             return NOT_A_CLAIM, True
@@ -392,12 +396,11 @@ def _poison(row: Row) -> str:
 # Notes of a plan: sentences for the person who decides, made from counts.
 
 def notes_of(
-    action: Action, box: Box | None, items: Sequence[Message], ways: Mapping[tuple[Group, Way], int], without_age: int, *,
-    deletes: bool,
-) -> tuple[str, ...]:  # fmt: skip
-    """The notes of a plan. ``box`` is the one that was selected, ``items`` are the messages that go, and ``ways`` counts them by
-    group and way; ``deletes``: they are deleted. ``without_age`` is the number of messages that were left out because their age
-    is not known."""
+    request: Request, items: Sequence[Message], ways: Mapping[tuple[Group, Way], int], without_age: int
+) -> tuple[str, ...]:
+    """The notes of a plan. ``items`` are the messages that go, and ``ways`` counts them by group and way. ``without_age`` is the
+    number of messages that were left out because their age is not known."""
+    action, deletes = request.action, RULES[request.action][1] is None or bool(request.options.get("now"))
     claims = [(group, many) for (group, _), many in ways.items() if group.box is Box.CUR]
     forced = sum(many for group, many in claims if group.verdict is Verdict.ALIVE)
     foreign = sum(many for group, many in claims if group.verdict is not Verdict.ALIVE and group.token is None)
@@ -406,7 +409,7 @@ def notes_of(
     held, rejected = (sum(many for box, many in aside if box is to) for to in (Box.HELD, Box.REJECTED))
     freed = size(sum(one.st_blocks for one in items) * 512)
     consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
-    who = "writer" if box is Box.TMP else "holder"
+    who = "writer" if request.selection.box is Box.TMP else "holder"
     notes = [
         (forced, f"{forced} held by running consumers: {consequence}; the holder's ack will fail with ClaimLost."),
         (foreign, f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof."),
@@ -427,8 +430,6 @@ def notes_of(
 
 Judge = Callable[[Sequence[str], Sequence[str]], Sequence[JudgedClaim]]
 """Judges names after the listing; the second sequence are the tails of claims (``NameForms``)."""
-_PICKED = 16 * BATCH
-"""Names that are picked at a time: in the order of the directory, they may be far apart."""
 
 
 class BoxNames(Struct):
@@ -445,10 +446,7 @@ class BoxNames(Struct):
 
     def __iter__(self) -> Iterator[list[str]]:
         """Yields up to a chunk of names at a time, from the beginning each time."""
-        for start in range(0, self._count, _PICKED):
-            names = self._pick(slice(start, start + _PICKED))
-            for first in range(0, len(names), BATCH):
-                yield names[first : first + BATCH]
+        return (self._pick(slice(start, start + BATCH)) for start in range(0, self._count, BATCH))
 
 
 Look = Callable[[Box, Progress], BoxNames]
@@ -559,30 +557,20 @@ class SelectedMessages:
             box, above, listed, metas = self._sources.pop(0)
             for whole in listed:
                 for folder, names in _by_folder(whole) if box is Box.TMP else [(above, whole)]:
-                    yield self._selected(box, folder, names, listed.judge, self._metadata(box, folder, names, metas))
+                    yield self._selected(box, folder, names, listed.judge, metas)
                 progress.advance(len(whole))
 
-    def _metadata(
-        self, box: Box, folder: str, names: Sequence[str], metas: Collection[str]
-    ) -> Callable[[str], JsonObject]:
-        """Tells the metadata beside each of ``names``; ``metas`` are the files of single messages."""
-        if box not in ASIDE:
-            return lambda _: _NO_METADATA
-        shared = self._folders.shared(box, folder)
-        alone = [name for name in names if set_aside.meta_name(name) in metas] if metas else []
-        own = {name: self._folders.metadata_of(Place(box, name, folder)) for name in alone}
-        return lambda name: own.get(name, shared)
-
     def _selected(
-        self, box: Box, folder: str, names: Sequence[str], judge: Judge, metadata: Callable[[str], JsonObject]
+        self, box: Box, folder: str, names: Sequence[str], judge: Judge, metas: Collection[str]
     ) -> list[Message]:
-        """The messages of one folder that are selected. What has gone since it was listed is left out."""
+        """The messages of one folder that are selected; ``metas`` are the files of metadata of single messages there. What has
+        gone since it was listed is left out."""
         selection, forms = self._selection, NameForms.of(names, claimed=is_claimed(box))
         chosen = list(map(NameForm, names, *forms))
         if selection.named or selection.source is not None:
             chosen = [form for form in chosen if self._name_meets(box, folder, form)]
         judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen]) if chosen else ()
-        groups: dict[tuple[str, str, str, int, int], Group] = {}
+        groups: dict[tuple[str, str, str, JudgedClaim, int], Group] = {}
         found: list[Message] = []
         for form, one in zip(chosen, judged, strict=True):
             if selection.verdict not in (None, one.verdict):
@@ -591,13 +579,13 @@ class SelectedMessages:
             if status is None:
                 continue
             name, id_end, attributes, tail = form
-            beside = metadata(name)
+            metadata, _ = self._folders.beside(box, folder, name, metas)
             token = tail[TOKEN] if box is Box.CUR and tail[:1] == "," else ""
-            key = attributes, tail[:1], token, id(one), id(beside)
+            key = attributes, tail[:1], token, one, id(metadata)
             group = groups.get(key)
             if group is None:
                 here = self._folders.of(box, folder).id
-                group = groups[key] = Group(box, folder, here, attributes, tail[:1], token or None, *one, beside)
+                group = groups[key] = Group(box, folder, here, attributes, token or None, *one, metadata)
             message = message_of(name, id_end, group, status)
             if self._is_selected(message):
                 found.append(message)
@@ -617,9 +605,6 @@ class SelectedMessages:
 
 def _not_judged(names: Sequence[str], _tails: Sequence[str]) -> Sequence[JudgedClaim]:
     return [NOT_JUDGED] * len(names)
-
-
-_NO_METADATA: JsonObject = MappingProxyType({})
 
 
 def _in_order(found: Sequence[Message], stopped: Stop) -> Iterator[list[Message]]:
@@ -665,36 +650,27 @@ def find_candidates(
     ``Unreadable`` where nothing was found and a box could not be read, ``Stopped``.
     """
     action, selection, progress = request.action, request.selection, request.progress
-    rule = RULES[action]
-    sources = request.boxes(rule.sources, dirs.path)
+    searched, target = RULES[action]
+    sources = request.boxes(searched, dirs.path)
     if selection.empty:
         return Candidates()
     selected = SelectedMessages(dirs, look, request, sources)
-    to_new = action is Action.RESTORE or rule.target is Box.NEW
-    same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
-    by_now = bool(request.options.get("now"))
-    decider = Decider(dirs.path, action, by_now, bool(request.options.get("hold_poison")), same_ids, half_moved, process_here)
+    same_ids = SameIds.of(dirs, selected.names, progress, to_new=target is Box.NEW)
+    decider = Decider(dirs.path, request, same_ids, half_moved, process_here)
     items: list[Message] = []
     refused: list[Refusal] = []
     same = same_ids.claimed_twice | same_ids.in_new.keys()
-    decided: dict[Hashable, Decision] = {}
     for chunk in selected:
-        kinds: dict[tuple[Group, int], Decision] = {}
+        decided: dict[object, Decision] = {}
         for message in chunk:
             usual = (
                 S_ISREG(message.st_mode) and message.st_nlink == 1 and message.id_end
                 and message.group.verdict not in _HELD and not (same and message.id in same)
             )  # fmt: skip
-            if not usual:
-                decision = decider.decide(message)
-            else:
-                key = message.group, message.id_end
-                if key not in kinds:
-                    kind = _kind(message)
-                    if kind not in decided:
-                        decided[kind] = decider.decide(message)
-                    kinds[key] = decided[kind]
-                decision = kinds[key]
+            key = (message.group, message.id_end) if usual else id(message)
+            if key not in decided:
+                decided[key] = decider.decide(message)
+            decision = decided[key]
             if decision.blocked_by and not (decision.forceable and request.force):
                 decision = decider.decide(message)
                 refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))
@@ -703,18 +679,8 @@ def find_candidates(
             items.append(message)
         progress.found(items)
     refused += selected.refused
-    ways, deletes = Counter((one.group, one.way) for one in items), rule.target is None or by_now
-    notes = notes_of(action, selection.box, items, ways, selected.without_age, deletes=deletes)
+    ways = Counter((one.group, one.way) for one in items)
+    notes = notes_of(request, items, ways, selected.without_age)
     notes += tuple(f"{error.what}: its messages are not in this plan." for error in selected.unread)
     poison = sum(many for (_, way), many in ways.items() if way.poison)
     return Candidates(items, refused, notes, selected.missing, poison)
-
-
-def _kind(message: Message) -> Hashable:
-    """All that decides about a message with nothing unusual about it, apart from the rules."""
-    group = message.group
-    consumer = group.token if group.verdict is Verdict.UNKNOWN else None  # each for itself
-    moves_to = None if group.owner is None else group.owner.moves_to
-    metadata = tuple(sorted((name, str(value)) for name, value in group.metadata.items()))
-    form = message.id_end, group.attributes, group.tail
-    return form, consumer, group.box, group.folder, group.verdict, metadata, moves_to
