@@ -16,8 +16,9 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.errors import MailFolder, NotASpool, SpooltopError
-from spooltop.model.vocabulary import Box
+from spooltop.errors import MailFolder, NotASpool, Refused, SpooltopError
+from spooltop.model.plan import Selection
+from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import spooltop
 from tests.needs import needs
 from tests.programs.stored import STORED, unpacked
@@ -110,6 +111,15 @@ def test_mail_is_read_only_for_the_dashboard_and_refused_by_the_engine(tmp_path:
         assert refused.value.what in control.why_read_only
     assert kind_of(path, as_kind="spool") == "spool"
     Spool(path, as_spool=True).close()
+
+
+def test_nothing_changes_a_folder_into_which_mail_came_after_it_was_opened(tmp_path: Path) -> None:
+    path = fill(tmp_path / "s", "tmp/", "new/", "cur/", "new/a")
+    with opened(path) as control:
+        fill(path, "cur/x:2,S")
+        with pytest.raises(Refused, match="this is a mail folder"):
+            control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    assert (path / "new/a").exists() and (path / "cur/x:2,S").exists()
 
 
 @pytest.mark.parametrize("names", JOBS, ids=" ".join)

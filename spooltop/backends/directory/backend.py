@@ -93,7 +93,9 @@ def _spool_operator(given: str, folder: str, options: OpenOptions, world: System
         now = fresh.observation()
         return now.replace(last_claim_at=max(now.last_claim_at or 0.0, reader.last_claim_at or 0.0) or None)
 
-    spool = SpoolOpener(path=folder, options=options, world=world, look=fresh.names, again=fresh.again)
+    # Looked at again: mail may have come since it was opened to be read.
+    closed = options.replace(read_only=options.read_only or identify(folder, options.as_spool).read_only)
+    spool = SpoolOpener(path=folder, options=closed, world=world, look=fresh.names, again=fresh.again)
     cursors = partial(CursorOperator, path, logs, options, world)
     locks = partial(LockOperator, path, logs, options, world)
     pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)

@@ -568,7 +568,8 @@ class Folders(Struct):
         return self.shared(box, folder) if read else _NO_METADATA, False
 
     def shared(self, box: Box, folder: str) -> dict[str, Json]:
-        """Returns the shared metadata of a folder through ``plain_meta``. They are read once."""
+        """Returns the shared metadata of a folder through ``plain_meta``. They are read once; where there were none, or none
+        could be read, again after ``close``."""
         found = self._shared.get((box, folder))
         if found is None:
             if len(self._shared) >= _KEPT:
@@ -593,6 +594,7 @@ class Folders(Struct):
     def close(self) -> None:
         """Closes all folders. Raises ``OSError``."""
         self._before_closing()
+        self._shared = {folder: found for folder, found in self._shared.items() if found}
         while self._aside:
             (box, folder), _ = self._aside.popitem()
             self._dirs.forget(folders_dir(box), folder)

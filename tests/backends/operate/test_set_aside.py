@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.storage import Folders
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed
 from spooltop.model.plan import Confirm, Outcome, Selection
 from spooltop.model.vocabulary import Action, Box
@@ -185,6 +187,32 @@ def test_who_empties_the_trash_during_a_purge_leaves_no_message_of_which_nothing
         back = purging.plan(Action.RESTORE, TRASH)
         assert not back.refused and purging.apply(back).count(Outcome.DONE) == MANY + 1
     assert len(world.names(Box.NEW)) == MANY + 1
+
+
+def test_what_is_known_of_all_is_relied_on_no_more_once_somebody_has_replaced_it(world: SpoolWorld, tmp_path: Path) -> None:
+    many(world, 2 * MANY)
+    with world.control() as control:
+        plan = control.plan(Action.HOLD, NEW)
+        forged = tmp_path / "forged"
+        forged.write_text('{"origin": "tmp"}')
+
+        def replace(tried: int) -> None:
+            if tried == MANY - 1:
+                forged.replace(world.path / f".spooltop/held/.{plan.operation}.meta")
+
+        assert control.apply(plan, on_progress=replace).count(Outcome.DONE) == 2 * MANY
+    own = [json.loads(file.read_text()) for file in (world.path / ".spooltop/held" / plan.operation).glob(".*.meta")]
+    assert len(own) == MANY + 1 and {one["origin"] for one in own} == {"new"}
+
+
+def test_metadata_of_a_folder_that_could_not_be_read_are_read_again_after_a_batch(world: SpoolWorld) -> None:
+    world.put_aside(Box.HELD, "a")
+    with SpoolDirs(world.path) as dirs:
+        folders = Folders(dirs)
+        assert folders.shared(Box.HELD, "f1") == {}
+        (world.path / ".spooltop/held/.f1.meta").write_text('{"origin": "new"}')
+        folders.close()
+        assert folders.shared(Box.HELD, "f1") == {"origin": "new"}
 
 
 def test_what_is_no_file_stays_however_many_files_go(world: SpoolWorld) -> None:

@@ -155,16 +155,17 @@ class MetaWriter:
         self._shared = shared
         self._lookup = NameLookup(dirs.files)
         self._meta_names: dict[tuple[Folder, bytes], str] = {}
-        self._common: dict[Box, JsonObject] = {}
-        """The common metadata in each box; empty: each message there has its own."""
+        self._common: dict[Box, tuple[int, JsonObject]] = {}
+        """The common metadata in each box, after the inode of their file; empty: each message there has its own."""
         self._relied_on: set[Box] = set()
 
     def settle(self) -> None:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box in self._relied_on:
-            if not self._lie_there(box):
-                self._write_common(box, self._common[box])
+            above, (_, said) = self._dirs.private_dir(box.value), self._common[box]
+            if said and (above is None or self._lookup.there(set_aside.meta_name(self._shared), above) is False):
+                self._common[box] = self._write_common(box, said), said
         self._relied_on.clear()
         self._meta_names.clear()
 
@@ -173,13 +174,16 @@ class MetaWriter:
         The first ones asked for are written there. Never raises ``OSError``: an error shows where each message gets its own."""
         if not self._shared:
             return False
-        common = self._common.get(box)
+        ino, common = self._common.get(box, (0, None))
         try:
-            if common is None or (common and not self._lie_there(box)):
-                self._write_common(box, common := said)
+            seen = self._inode(box) if common else None
+            if common is None or (common and seen is None):
+                ino, common = self._write_common(box, said), said
+            elif seen != ino:
+                ino, common = 0, {}  # somebody else's
         except OSError:
-            common = {}
-        self._common[box] = common
+            ino, common = 0, {}
+        self._common[box] = ino, common
         first, now = common.get("at"), said.get("at")
         if not isinstance(first, float) or not isinstance(now, float) or not 0 <= now - first < _SAME_TIME:
             return False
@@ -188,21 +192,22 @@ class MetaWriter:
         self._relied_on.add(box)
         return True
 
-    def _lie_there(self, box: Box) -> bool:
-        """True where the common metadata in ``box`` are seen."""
+    def _inode(self, box: Box) -> int | None:
+        """The inode of the file of common metadata in ``box``, None where it is not seen."""
         above = self._dirs.private_dir(box.value)
-        return above is not None and self._lookup.there(set_aside.meta_name(self._shared), above) is True
+        return None if above is None else self._lookup.inode(set_aside.meta_name(self._shared), above)
 
-    def _write_common(self, box: Box, said: JsonObject) -> None:
-        """Writes common metadata. They survive power loss when this returns, as they count for all the
-        messages. Raises ``OSError``, and leaves nothing then."""
+    def _write_common(self, box: Box, said: JsonObject) -> int:
+        """Writes common metadata, and returns the inode of their file. They survive power loss when this returns, as they count
+        for all the messages. Raises ``OSError``, and leaves nothing then."""
         above = self._dirs.own_dir(box.value)
-        write_new(self._files, above, set_aside.meta_name(self._shared), _encoded(said), self._dirs.owner_model)
+        ino = write_new(self._files, above, set_aside.meta_name(self._shared), _encoded(said), self._dirs.owner_model)
         try:
             self._files.sync_dir(above)
         except OSError:
             self.drop(self._shared, above)
             raise
+        return ino
 
     def write(self, name: str, folder: Folder, said: JsonObject) -> None:
         """Writes the metadata of one message in an open folder, or links equal ones of another: a third of the time of a file.
