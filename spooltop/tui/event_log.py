@@ -36,7 +36,8 @@ class EventLog:
 
     def take(self, snapshot: Snapshot, results: Sequence[Result] = ()) -> None:
         """Takes another look, and the results of the operations of this session, oldest first."""
-        first, ended, self._ended = self._exited is None, results[self._ended :], len(results)
+        first, ended = self._exited is None, results[self._ended :]
+        self._ended += len(ended)  # one more may have ended in the worker since
         news = [*self._deaths(snapshot), *map(_logged, self._events.look(snapshot, ()))]
         for result in ended:
             counts = ", ".join(f"{outcome} {result.count(outcome)}" for outcome in Outcome)

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from spooltop.cursors.model import CursorSection
 from spooltop.model.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.snapshot import AGE_BOUNDS, Ages, Pause, Problem, Severity, Snapshot, SourceAges, VerdictCounts
-from spooltop.model.vocabulary import Box, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
+from spooltop.model.vocabulary import Action, Box, Key, Lock, LockHolder, Owner, Payload, Row, Verdict
 from spooltop.tui.commands import HelpEntry
 from spooltop.tui.draw.elements import Moment, Section, line_text, rows_for
 from spooltop.tui.draw.lists import list_header
 from spooltop.tui.draw.panels import depth_chart
+from spooltop.tui.event_log import EventLog
 from spooltop.tui.screens.base import draw_help, fit
 
 from ..snapshots import states, values
@@ -243,6 +244,25 @@ async def test_what_happened_is_told_newest_first_with_its_sign() -> None:
     assert [line.split()[0] for line in told] == sorted((line.split()[0] for line in told), reverse=True)
     assert any(" ✗ 2 claims of dead" in line for line in told) and any(" ! 1 claim held" in line for line in told)
     assert any("consumer 4312 worker.py exited, holding 1" in line for line in told)
+
+
+def test_an_operation_that_ends_while_others_are_logged_is_logged_with_the_next_look() -> None:
+    def ended(number: int) -> Result:
+        return Result(f"op-{number}", Action.REQUEUE, "/spool", NOW, [ItemResult("id", "id", Outcome.DONE)])
+
+    class Ending(list[Result]):
+        """Gets another result from the worker right after it was read."""
+
+        def __getitem__(self, at: Any) -> Any:
+            found = super().__getitem__(at)
+            if len(self) < 3:
+                self.append(ended(len(self)))
+            return found
+
+    log, results = EventLog(), Ending()
+    for _ in range(4):
+        log.take(values.trouble(), results)
+    assert [event.words.rpartition(" · ")[2] for event in log.newest(NOW)] == ["op-0", "op-1", "op-2"]
 
 
 def styles(rows: Rows, words: str, line: str = "") -> set[tuple[str, bool, bool, bool]]:
