@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from spooltop.errors import Unreadable
 from spooltop.model.snapshot import Problem, Severity
 
 from .driving import Driver, dashboard, several
@@ -99,6 +102,30 @@ async def test_one_that_does_not_open_keeps_no_key_and_is_given_up() -> None:
         await driver.press("escape")
         await driver.until(watched.controls["/var/spool/bad"].closed.is_set, "it to be closed")
         assert not driver.at_main and not driver.leaving
+
+
+async def test_an_attempt_that_was_given_up_says_nothing_about_the_next() -> None:
+    gates = [threading.Event(), threading.Event()]
+
+    class Recovering(FakeSpools):
+        def open(self, target: str) -> FakeControl:
+            self.opened.append(target)
+            earlier = len(self.opened) - 1
+            gates[earlier].wait()
+            if not earlier:
+                raise Unreadable("no answer", path=target)
+            return self.controls[target]
+
+    watched = Recovering(spools().controls)
+    async with several(watched) as driver:
+        await driver.press("enter")
+        await driver.until(lambda: watched.opened)
+        await driver.press("escape", "enter")
+        await driver.until(lambda: len(watched.opened) == 2)
+        gates[0].set()
+        await driver.see("opening /var/spool/bad")
+        gates[1].set()
+        await driver.until(lambda: driver.at_main, "the second attempt")
 
 
 async def test_no_key_changes_anything_there() -> None:

@@ -228,6 +228,8 @@ class SpoolsScreen(ListScreen):
     frozen_at: float | None = None
     opening = ""
     """The target that is being opened, "" where none is."""
+    _attempt = 0
+    """Counts the attempts to open one: what an earlier one came to is not that of the last."""
     moved = False
     """True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
     now = 0.0
@@ -384,19 +386,20 @@ class SpoolsScreen(ListScreen):
         if (one := self.chosen) is None:
             return
         name = self.opening = one.target
+        attempt = self._attempt = self._attempt + 1
 
         def run() -> None:
             opened = outcome(lambda: self.spools.open(name))
             kept = None if isinstance(opened, SpooltopError) else kept_view(opened)
-            if not deliver(self, self._opened, name, opened, kept) and not isinstance(opened, SpooltopError):
+            if not deliver(self, self._opened, attempt, name, opened, kept) and not isinstance(opened, SpooltopError):
                 opened.close()
 
         threading.Thread(target=run, name="open", daemon=True).start()
         self.set_timer(_LONG, partial(self._waiting, name))
 
-    def _opened(self, name: str, opened: Control | SpooltopError, kept: KeptView | None) -> None:
+    def _opened(self, attempt: int, name: str, opened: Control | SpooltopError, kept: KeptView | None) -> None:
         """Shows a target that was opened, or why it could not be, unless it was given up."""
-        wanted = name == self.opening
+        wanted = bool(self.opening) and attempt == self._attempt
         self.opening = "" if wanted else self.opening
         if isinstance(opened, SpooltopError):
             if wanted:
