@@ -146,7 +146,7 @@ class Template(Frozen):
                 return "ab"[other] * int(exact[1])
             return _SAMPLES.get(kind, ("x", "y7"))[other]
 
-        return re.sub(r"\{([^{}]*)\}|\*", piece, self.text)
+        return re.sub(r"\{([^{}]*)\}|\*", piece, self.text.removesuffix("/"))
 
     def leads_through(self, folder: str) -> bool:
         """True if a path that matches may lie in ``folder``, itself a path below the root."""

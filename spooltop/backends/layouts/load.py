@@ -126,8 +126,9 @@ def _moved(match: Match, to: Filling, *, other: bool = False) -> str:
 
 def _ways(match: Match, held: Match) -> Iterator[Filling]:
     """The paths that a held message may have had: of the same pieces, or of the same name in the same folder."""
-    folder = match.template.text.rpartition("/")[0]
-    for text in (re.sub(r":[^{}]*\}", "}", match.template.text), f"{folder}/{{name}}" if folder else "{name}"):
+    path = match.template.text.removesuffix("/")
+    folder = path.rpartition("/")[0]
+    for text in (path, f"{folder}/{{name}}" if folder else "{name}"):
         try:
             yield Filling.path(re.sub(r":[^{}]*\}", "}", text), tuple(held.template.types))
         except InvalidTemplate:

@@ -132,6 +132,15 @@ def test_a_way_back_that_cannot_be_told_is_none_and_a_warning(new: str, held: st
     assert warning.startswith("mine.toml: line ") and f": no release: {why}" in warning
 
 
+def test_a_hold_of_directories_by_one_rename_has_a_release() -> None:
+    text = HELD.replace("queue/{id}", "queue/{id:hex}/").replace("{held}", "hold/{id:hex}/")
+    layout = parse_layout("mine.toml", text.replace("{steps}", '"rename {path} hold/{id}"'))
+    release = layout.actions[-1]
+    assert (release.name, release.boxes, [word.text for word in release.steps[0].words]) == (
+        "release", ("held",), ["{path}", "queue/{id}"],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("action", ["hold", "requeue"])
 @pytest.mark.parametrize("to", ["hold/{name}", "queue/deep/{name}", "{name}"])
 def test_a_move_to_a_folder_that_no_match_names_is_refused(action: str, to: str) -> None:
