@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.control import open_control
-from spooltop.model.vocabulary import Row, Verdict
-from tests.backends.layouts.queues import NOW, Around, opened, use_own_layouts
+from spooltop.model.plan import Selection
+from spooltop.model.vocabulary import Action, Box, Row, Verdict
+from tests.backends.layouts.queues import NOW, Around, opened, outcomes, use_own_layouts
 from tests.cli.streams import spooltop
 
 ALIVE, DEAD, UNKNOWN, WRITING, ABANDONED = (
@@ -236,6 +238,48 @@ def test_what_changes_while_the_evidence_is_read_is_not_dead(tmp_path: Path, cha
 
     row = looked(tmp_path, "huey", Writes() if change == "written" else Ends())
     assert (row.verdict, row.evidence) == (UNKNOWN, "it moved or changed while its holder was looked for")
+
+
+def test_a_claim_that_is_taken_anew_after_its_step_has_asked_who_is_dead_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step asks once for all of its claims that name only a pid; each must be the same claim when its turn comes."""
+    action = '{ pid = "pid" }\n[[action]]\nname = "purge"\nfrom = "cur"\nneeds = "dead"\nsteps = ["trash {path}"]\n'
+    queue, around = tmp_path / "queue", Around()
+    looked_by_rule(tmp_path, monkeypatch, action, around)
+    made(queue, ["work/8.78"])
+    asked = 0
+
+    def pids(claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
+        nonlocal asked
+        asked += 1
+        (queue / "work/8.78").rename(queue / "waits")
+        (queue / "waits").rename(queue / "work/8.78")
+        return [(DEAD, "exited") for _ in claims]
+
+    with opened(queue, "mine", around) as control:
+        plan = control.plan(Action.PURGE, Selection(box=Box.CUR, everything=True))
+        monkeypatch.setattr(around, "pids", pids)
+        result = control.apply(plan)
+    assert asked == 1 and outcomes(result) == [("done", ""), ("skipped", "changed since the list was made")]
+
+
+def test_a_message_that_went_before_it_was_pinned_is_gone_though_nothing_of_it_would_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    action = '{ pid = "pid" }\n[[action]]\nname = "purge"\nfrom = "cur"\nsteps = ["trash state/{id}"]\n'
+    see = LayoutReader.see
+
+    def program_is_quicker(reader: LayoutReader) -> None:
+        see(reader)
+        (tmp_path / "queue/work/7.77").unlink()
+
+    looked_by_rule(tmp_path, monkeypatch, action, Around())
+    with opened(tmp_path / "queue", "mine") as control:
+        wanted = Selection(box=Box.CUR, everything=True)
+        assert [one.reason for one in control.plan(Action.PURGE, wanted).refused] == ["there is nothing to change"]
+        monkeypatch.setattr(LayoutReader, "see", program_is_quicker)
+        assert [one.reason for one in control.plan(Action.PURGE, wanted).refused] == ["gone"]
 
 
 @contextmanager

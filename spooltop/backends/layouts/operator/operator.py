@@ -84,6 +84,8 @@ def pin_changes(
             pins[location] = NOTHING
 
     need(message)
+    if check and not changes:
+        raise NotPlanned("there is nothing to change")
     for change in changes:
         verb, path, to = change.verb, change.path, change.to
         if verb is Verb.WRITE:
@@ -253,8 +255,7 @@ class Chooser(Struct):
             raise NotPlanned(f"its layout does not say how to {action} it")
         if action in (Action.REQUEUE, Action.RELEASE) and file.box != Box.NEW:
             self._no_other(file)
-        if not (changes := self._changes(rule, file)):
-            raise NotPlanned("there is nothing to change")
+        changes = self._changes(rule, file)
         return pin_changes(self._dirs, file.id, file.location, changes, proved=file if proved else None, check=True)
 
     def _changes(self, rule: LayoutAction, file: QueueFile) -> Sequence[FileChange]:
@@ -432,8 +433,8 @@ LayoutState = tuple[QueueDirs, LayoutReader]
 
 
 class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome, LayoutState]):
-    """Implements ``model.backend.Operator`` for the queue at ``path``. ``around`` answers questions about processes. ``wait``
-    sleeps some seconds; ``patience`` is how many seconds a change waits for a lock."""
+    """Implements ``model.backend.Operator`` for the queue at ``path``. ``around`` answers questions about processes;
+    ``patience`` is how many seconds a change waits for a lock."""
 
     at_once = BATCH
     untrusted = "reversed by it"
