@@ -25,7 +25,7 @@ are not known. ``undoes`` is the operation that is undone, or null. ``count`` is
     journal   first  result  tried between others
     messages  first  intent  items
     messages  first  result  tried others
-    messages  first  intent  changes
+    messages  first  intent  changes reverses
     messages  first  result  outcomes
     locks     item   intent  path folder below names content link element mode uid gid mtime words
     locks     item   result  outcome reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,14 @@ def done(control: Control, action: Action, box: Box | None = None, *, force: boo
 
 def undone(control: Control, operation: str) -> Result:
     return done(control, Action.UNDO, undoes=operation)
+
+
+def journal_of(world: StreamWorld) -> tuple[Path, list[dict[str, Any]]]:
+    """The journal of the group, and its lines."""
+    # Folders of other tests go meanwhile: glob passes over them.
+    (journal,) = (Path(file) for root in (world.state, ROOT_STATE)
+                  for file in glob(f"{root}/**/*{world.group}*/messages.jsonl", recursive=True))  # noqa: PTH207
+    return journal, [json.loads(line) for line in journal.read_text().replace("\0", "").splitlines()]
 
 
 def requeue_one(control: Control, id: str) -> Plan:
@@ -167,6 +176,10 @@ def test_what_was_rejected_keeps_its_tries_and_its_reason_when_undone(world: Str
         operation = undone(control, operation).operation
         rejected = [fields for _, fields in world.client.xrange(world.key("rejected"))]
         assert [fields[name] for fields in rejected for name in ("~tries", "~why")] == kept
+    _, lines = journal_of(world)  # as all versions write and read it
+    redriven, *undos = [line for line in lines if line["line"] == "intent"][1:]
+    assert redriven["changes"][0]["notes"] == "10 10 attempts, the limit is 10" and redriven["reverses"] == []
+    assert [line["reverses"] for line in undos] == [[[0, 0]]] * 3 and "reverses" not in undos[0]["changes"][0]
 
 
 def test_a_cursor_that_moved_since_is_not_set_back(world: StreamWorld, control: Control) -> None:
@@ -199,10 +212,7 @@ def test_a_record_whose_changes_are_forged_is_none(world: StreamWorld, changes: 
     world.put_many(2)
     with world.control() as control:
         done(control, Action.HOLD, Box.NEW)
-        # Folders of other tests go meanwhile: glob passes over them.
-        (journal,) = (Path(file) for root in (world.state, ROOT_STATE)
-                      for file in glob(f"{root}/**/*{world.group}*/messages.jsonl", recursive=True))  # noqa: PTH207
-        lines = [json.loads(line) for line in journal.read_text().replace("\0", "").splitlines()]
+        journal, lines = journal_of(world)
         for line in lines:
             if "changes" in line:
                 line["changes"] = [[*change, "x"] for change in line["changes"]] if changes == "notes" else changes

@@ -79,8 +79,8 @@ class StreamChange(Frozen, omit_defaults=True):
     """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
     when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of ``put``, or ``force`` for a copy that
     other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
-    ``why`` is the reason of a message that is set aside, and ``noted`` are its tries where they count anew once it is back: an
-    undo of ``back`` writes them again. ``reverses`` is what an undo reverses, batch and place in it."""
+    ``notes`` are the tries and the reason of a message that is set aside, ``10 no good``: an undo of ``back`` writes them again.
+    ``reverses`` is what an undo reverses, batch and place in it."""
 
     verb: StreamVerb
     id: str
@@ -91,8 +91,7 @@ class StreamChange(Frozen, omit_defaults=True):
     delivered: _Pinned = 0
     data: bytes = b""
     entry: str = ""
-    noted: _Pinned = 0
-    why: str = ""
+    notes: Annotated[str, Meta(pattern=r"\A(?:[0-9]{1,9} [\s\S]*)?\Z")] = ""
     reverses: tuple[Number, Number] | None = None
 
     @property
@@ -124,7 +123,8 @@ def inverse(change: StreamChange, became: str) -> StreamChange | None:
 
 
 # Journal of a group: an intent line before each batch of changes, and a result line after it. A change has the members of
-# ``StreamChange`` that are not empty; an outcome is ``[outcome, reason, became]``.
+# ``StreamChange`` that are not empty; an outcome is ``[outcome, reason, became]``. ``reverses`` of a batch are the places of what
+# its changes reverse, ``[batch, place]``.
 
 
 class Changed(ItemOutcome, array_like=True):
@@ -137,13 +137,14 @@ class BatchIntent(Intent):
     """The intent to make some changes in one step of the server. The step is the place of the first."""
 
     changes: tuple[StreamChange, ...]
+    reverses: tuple[tuple[Number, Number], ...] = ()
 
     def told(self) -> Iterator[Told]:
         return ((change.shown, change.shown, "") for change in self.changes)
 
     def checked(self) -> BatchIntent:
         """The intent as its line holds it."""
-        return self.replace(changes=tuple(change.replace(data=b"") for change in self.changes))
+        return self.replace(changes=tuple(change.replace(data=b"", reverses=None) for change in self.changes))
 
 
 class BatchChanged(Frozen):
@@ -207,8 +208,9 @@ class StepSender(OperatorConnection):
         words: list[Word] = ["EVAL", ACT, len(keys), *keys, names.group, mode]
         words += [intent.operation, intent.step, intent.user, intent.action]
         for one in intent.changes:
+            tries, _, why = one.notes.partition(" ")
             words += [one.verb, one.id, one.box, one.to, one.consumer, one.tries, one.delivered, one.data]
-            words += [one.noted or one.tries, one.why]
+            words += [tries or one.tries, why]
         return words
 
     def _answer_again(self, *command: Word) -> Reply:
@@ -617,10 +619,12 @@ def _item(
     row: Row, entry: PendingEntry, verb: StreamVerb, warning: str = "", *, to: str = "", force: bool = False, why: str = ""
 ) -> Item:
     """Pins a message. Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know."""
-    tries, anew = row.attempt or 0, verb == "back" and row.box is Box.REJECTED
+    tries = row.attempt or 0
+    notes = f"{tries} {why}" if why or verb == "back" else ""
+    anew = verb == "back" and row.box is Box.REJECTED
     change = StreamChange(
         verb, entry.id, row.box.value, to, entry.consumer, 0 if anew else tries, entry.delivered, b"force" if force else b"",
-        row.id, tries if anew else 0, why,
+        row.id, notes,
     )  # fmt: skip
     return RowItem(row, change, warning)
 
@@ -733,7 +737,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
             ]
         else:
             changes = [ref_of(item, StreamChange) for item in items]
-        return BatchIntent(tuple(changes))
+        return BatchIntent(tuple(changes), tuple(one.reverses for one in changes if one.reverses is not None))
 
     def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Stop) -> EndedStep[BatchChanged]:
         count = len(intent.changes)
@@ -767,20 +771,22 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
             if outcome is None:
                 self._log_result(intent, BatchChanged(self._server.settled(intent, look=False)))
 
-    def _done(self, logged: LoggedChanges) -> Iterator[tuple[tuple[int, int], StreamChange, str]]:
-        """Yields the changes of an operation that are known by now to be done: batch and place in it, and what became the id."""
+    def _done(self, logged: LoggedChanges) -> Iterator[tuple[BatchIntent, int, str]]:
+        """Yields the changes of an operation that are known by now to be done: batch, place in it, and what became the id."""
         for intent, outcome in logged.steps.values():
             outcomes = self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
-            for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False)):
+            for place, one in zip(range(len(intent.changes)), outcomes, strict=False):
                 if one.changed:
-                    yield (intent.step, place), change, one.became
+                    yield intent, place, one.became
 
     def _backwards(self, logged: LoggedChanges, undos: Sequence[LoggedChanges], request: Request, state: Look) -> Candidates:
-        over = {change.reverses for undo in undos for _, change, _ in self._done(undo)}
+        reversed_by = (one for undo in undos for one in self._done(undo))
+        over = {at for intent, place, _ in reversed_by for at in intent.reverses[place : place + 1]}
         force = b"force" if request.force else b""
         refused: list[Refusal] = []
         found: list[StreamChange] = []
-        for at, change, became in self._done(logged):
+        for intent, place, became in self._done(logged):
+            at, change = (intent.step, place), intent.changes[place]
             if at in over:
                 continue
             if (back := inverse(change.replace(reverses=at, data=force), became)) is not None:
