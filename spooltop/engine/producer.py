@@ -353,7 +353,8 @@ GROUP = 32
 
 
 class MessageId(str):
-    """Id that ``Spool.put`` returns. ``duplicate`` is True if nothing was put because the message already existed.
+    """Id that ``Spool.put`` returns for a chosen ``id`` or a ``key``. ``duplicate`` is True if nothing was put because the
+    message already existed.
 
     >>> import tempfile
     >>> from spooltop.engine import Spool
@@ -394,7 +395,7 @@ class Producer(TmpWriter):
         """Prevents a forked child from using an id that the parent may use too; called in the child."""
         self._ids.forget()
 
-    def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> MessageId:
+    def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> str:
         """Enqueues a message under a generated id and without a key; a fast path of ``put``. Returns the id."""
         id = name = self._ids.next(self._clock)
         if source is not None or not_before is not None or canary:
@@ -413,7 +414,7 @@ class Producer(TmpWriter):
             raise failed.error from None
         except OSError as error:
             raise translate(error, self._path, "put") from error
-        return MessageId(id)
+        return id
 
     def _taken_away(self) -> SpooltopError:
         what = "the file in tmp was taken away before it was delivered"

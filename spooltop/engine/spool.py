@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from queue import Empty
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from spooltop.model import LIVE, Box, ClaimLost, Clock, Closing, Guarantee, NotASpool, Pause, QueueIdentity, Refused, Unreadable
 
@@ -234,6 +234,24 @@ class Spool(Closing):
 
     # Producers
 
+    @overload
+    def put(
+        self, data: Data, *, source: str | None = None, id: str, key: str | None = None, durable: bool | None = None,
+        not_before: float | None = None, canary: bool = False,
+    ) -> MessageId: ...  # fmt: skip
+
+    @overload
+    def put(
+        self, data: Data, *, source: str | None = None, id: str | None = None, key: str, durable: bool | None = None,
+        not_before: float | None = None, canary: bool = False,
+    ) -> MessageId: ...  # fmt: skip
+
+    @overload
+    def put(
+        self, data: Data, *, source: str | None = None, id: str | None = None, key: str | None = None,
+        durable: bool | None = None, not_before: float | None = None, canary: bool = False,
+    ) -> str: ...  # fmt: skip
+
     def put(
         self,
         data: Data,
@@ -244,14 +262,14 @@ class Spool(Closing):
         durable: bool | None = None,
         not_before: float | None = None,
         canary: bool = False,
-    ) -> MessageId:
+    ) -> str:
         """Enqueues a message, bytes or a binary file, and returns its id.
 
         With ``id`` the call is a no-op while a message with that id is in any box. Every box is listed for that, so the cost
         grows with the number of messages; the cost of ``key`` is the same at any depth. With ``key`` the call is a no-op for ever
         after the first put with that key, whatever became of the message, and returns the id of that message (``key_window``).
-        ``not_before`` (epoch seconds) delays the message. The returned id has an attribute ``duplicate``: True if nothing was
-        put.
+        ``not_before`` (epoch seconds) delays the message. With ``id`` or ``key`` the returned id has an attribute ``duplicate``:
+        True if nothing was put.
 
         Raises ``TypeError`` for an argument of another type, ``PutUnknown`` if an error came after the move, ``SpoolFull``,
         ``LockTimedOut``, ``UsageError`` (a ``ValueError``) for an id or a source that is too long; after any error but

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from spooltop import engine
@@ -131,6 +132,12 @@ def test_an_id_tells_whether_it_was_put_before(spool: Spool) -> None:
     assert ids[0] == ids[1] == ids[3] == "order-17" and ids[2] == ids[4] == ids[5]
     copied = pickle.loads(pickle.dumps(ids[5]))
     assert copied == ids[5] and copied.duplicate and type(copied) is MessageId
+
+
+def test_an_id_that_was_not_chosen_is_a_plain_text_for_every_other_program(spool: Spool) -> None:
+    id = spool.put(b"")
+    assert type(id) is str and msgspec.json.decode(msgspec.json.encode({"id": id})) == {"id": id}
+    assert b"spooltop" not in pickle.dumps(id), "whoever reads it may not have it"
 
 
 # As queue.Queue
