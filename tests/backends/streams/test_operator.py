@@ -189,6 +189,7 @@ def test_a_cursor_that_moved_since_is_not_set_back(world: StreamWorld, control: 
     assert world.deliver("bob", 100) == ids[10:]
     late = plan(control, Action.UNDO, undoes=result.operation)
     assert not late.items and "too late" in late.refused[0].reason
+    assert (late.refused[0].row.id, late.refused[0].row.box) == (ids[9], Box.NEW)
 
 
 def test_a_full_server_changes_nothing_but_can_be_emptied(world: StreamWorld, control: Control) -> None:

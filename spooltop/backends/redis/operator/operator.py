@@ -816,7 +816,8 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged, Look]):
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
         told = next(self._server.tried([change]))
         if not told.changed:
-            return Candidates(refused=[Refusal(_row(self._server), f"too late: {escape(told.reason)}")])
+            row = row_of(change) if change.verb == "set" else _row(self._server)
+            return Candidates(refused=[Refusal(row, f"too late: {escape(told.reason)}")])
         return set_item(self._server, change) if change.verb == "set" else pause_item(self._server, change, now)
 
     def close(self) -> None:
