@@ -16,8 +16,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spooltop.backends.redis.client import Login, endpoint
+from spooltop.backends.redis.stream_names import StreamNames
+from spooltop.backends.redis.streams.server import Looker, StreamServer
 from spooltop.control import Control, open_control
-from spooltop.errors import Unreadable
+from spooltop.errors import Unavailable, Unreadable
 from spooltop.model.backend import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.plan import Outcome, Plan, Selection
 from spooltop.model.snapshot import Observation
@@ -546,3 +549,23 @@ def test_operations_change_a_hundred_at_once_at_most(jobs: Any, busy: Control, h
         done(action, box)
     done(Action.INJECT, count=250, text="hello {n}", source="me")
     assert busy.operations() and not heard()
+
+
+def test_connections_are_asked_for_again_where_that_was_not_answered(
+    jobs: Any, socket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them a process that has the connection of another that exited would be taken for dead."""
+    jobs.xgroup_createconsumer("jobs", "work", "plain")
+    server = StreamServer(endpoint(f"unix://{socket}", Login()), socket)
+    looker, ask = Looker(server, StreamNames("jobs", "work")), server.ask
+
+    def silent(*commands: Sequence[str | bytes | int]) -> list[Any]:
+        if commands[0][0] == "CLIENT":
+            raise Unavailable("no answer")
+        return ask(*commands)
+
+    with monkeypatch.context() as patched, pytest.raises(Unavailable):
+        patched.setattr(server, "ask", silent)
+        looker.look()
+    assert looker.look().connected is not None
+    server.close()

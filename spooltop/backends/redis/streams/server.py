@@ -516,7 +516,7 @@ class Looker(Struct):
         before, self._unleased = self._unleased, frozenset(
             one.name for one in consumers if one.lease is None and one.record is None and one.name in ttls
         )
-        if due or self._unleased - before:
+        if due or self._unleased - before or (self._unleased and self._clients is None):  # also where that was not answered
             self._ask_connections(look.server.clients if self._unleased else None)
         denied = next(filter(is_denied, ttls.values()), None)
         hidden = _hidden({"leases": denied, "names of connections": self._clients})
