@@ -569,3 +569,15 @@ def test_connections_are_asked_for_again_where_that_was_not_answered(
         looker.look()
     assert looker.look().connected is not None
     server.close()
+
+
+def test_lists_of_a_stream_that_is_gone_are_those_that_were_seen_last(jobs: Any, control: Control) -> None:
+    add(jobs, 3)
+    see(control)
+    queries = ListQuery(Box.NEW), ListQuery(Box.NEW, filter="src:s1")
+    before = [control.listing(query).window(0, 9) for query in queries]
+    jobs.delete("jobs")
+    watch = see(control).watch
+    assert watch is not None and "no such stream any more" in watch.reason
+    assert [control.listing(query).window(0, 9) for query in queries] == before
+    assert list(map(len, before)) == [3, 1]

@@ -397,6 +397,7 @@ class StreamReader:
         self._read_at_handing: int | None = None
         self._state: object = None
         self._generation = 0
+        self._away = False
         self._kept: dict[ListQuery, Listing] = {}
         """The last few lists, to be shown while the server is away."""
         self._step = ""
@@ -407,7 +408,9 @@ class StreamReader:
         self._step = f"asking {self._shown.partition('#')[0]}"
         try:
             self._last = self._seen(now)
+            self._away = False
         except Unavailable as trouble:
+            self._away = True
             self._flow.forget()
             return self._unseen(trouble, now)
         finally:
@@ -557,7 +560,7 @@ class StreamReader:
         self._step = f"listing {query.box}"
         kept = self._kept.pop(query, None)  # while the server is away, what was fetched of it is all there is
         try:
-            made = self._listed(query, kept, cancelled, progress)
+            made = kept if self._away and kept is not None else self._listed(query, kept, cancelled, progress)
         except Unavailable:
             nothing = RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
             made = nothing if kept is None else kept
