@@ -16,7 +16,7 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``queues`` a queue to put and to work, whatever its kind: ``spooltop.open_queue``
 - ``control`` the application's API: open, look, listing, read, plan, apply, undo
 - ``startup`` a process apart where a file system may hang
-- ``monitor`` what a monitoring system reads: check, metrics, events; doctor and bench
+- ``monitor`` what is watched for a monitoring system: events, and many spools at once
 - ``cli`` the command line: arguments in, text and JSON out
 - ``tui`` the Textual dashboard; accesses no file, process or clock itself
 

@@ -18,7 +18,7 @@ _BEAT = 0.1
 _STALLED = 0.1
 """Share of the patience after which another thread goes on with the rest."""
 _MOST = 256
-"""Number of calls that have not ended from which on no further thread goes on with the rest."""
+"""Number of calls that have not ended from which on no second thread goes on with the rest."""
 _left: dict[str, threading.Thread] = {}
 """Threads that were left behind, by the paths that they had called."""
 _running: set[threading.Thread] = set()
@@ -134,7 +134,7 @@ def run_each(
     more = bool(things)
     while more:
         try:
-            if len(_running) >= _MOST and not at_once:
+            if running and len(_running) >= _MOST and not at_once:  # the first goes: what answers is seen, whatever hangs
                 raise RuntimeError
             running.append(_Call(run))
         except RuntimeError:
