@@ -115,9 +115,8 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
         items, refused, (other,), operation="c41d0a7e92", action=Action.REQUEUE, target=values.TARGET, made_at=NOW,
         selection=Selection(box=Box.CUR), confirm=Confirm.SMALL, command=("x", *names),
     )  # fmt: skip
-    labels = SimpleNamespace(who="who has")
     session = SimpleNamespace(
-        now=lambda: NOW, zone=lambda: ZONE, snapshot=snapshot(), control=SimpleNamespace(labels=labels)
+        now=lambda: NOW, zone=lambda: ZONE, snapshot=snapshot(), control=SimpleNamespace(who_has="who has")
     )  # fmt: skip
     planning = ShownPlan(session, plan.action, plan.selection)
     planning.plan = plan
