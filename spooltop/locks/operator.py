@@ -306,7 +306,10 @@ class LockOperator(SingleOperator[LockRecord, OpenFolders]):
             marker = read_marker(name, folder[1])
             if marker is None:
                 raise Skipped("it was removed meanwhile, or is no lock any more")
-            return [self._item(lock, row, folder, marker.replace(names=marker.names or (name,)), forced=forceable)]
+            item = self._item(lock, row, folder, marker.replace(names=marker.names or (name,)), forced=forceable)
+            if read_marker(name, folder[1]) != marker:  # the pid of one holder would be pinned to the file of the next
+                raise Skipped("it was taken again meanwhile")
+            return [item]
         except Skipped as error:
             why = str(error)
         except FileNotFoundError:

@@ -17,6 +17,7 @@ import pytest
 from spooltop.control import Control
 from spooltop.engine import FileTicketQueue
 from spooltop.errors import AuditFailed
+from spooltop.locks import operator
 from spooltop.model.plan import Confirm, Outcome, Plan, Selection
 from spooltop.model.vocabulary import Action
 from tests.backends.conftest import Interpose
@@ -77,6 +78,22 @@ def test_what_was_taken_anew_after_the_last_look_stays_and_its_place_is_never_em
         [one] = control.apply(plan).items
     assert (one.outcome, one.reason) == (Outcome.SKIPPED, "it was taken again since the list was made")
     assert (file.read_text(), locks.paths()) == (f"{ALIVE}\n{HOST}\n2\n", ["leader.lock"])
+
+
+def test_the_pid_of_one_holder_is_not_pinned_to_the_file_of_the_next(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks.lock("a.lock", STALE)
+    read = operator.read_marker
+
+    def then_taken_again(name: str, folder: int) -> Any:
+        marker = read(name, folder)
+        (locks.path / name).unlink()
+        locks.lock(name, f"{ALIVE}\n{HOST}\n1\n")
+        return marker
+
+    monkeypatch.setattr(operator, "read_marker", then_taken_again)
+    plan = locks.plan("a.lock")
+    assert (len(plan.items), [refusal.reason for refusal in plan.refused]) == (0, ["it was taken again meanwhile"])
+
 
 
 @pytest.mark.parametrize("form", ["SoftFileLock", "SoftFileLease", "StrictSoftFileLock"])
