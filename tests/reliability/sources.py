@@ -9,6 +9,7 @@ import random
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -52,7 +53,7 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
 
-class Scene:
+class Scene(ABC):
     """A source, the ``programs`` that use it, and what has to hold of the ``lines`` that they wrote down."""
 
     name: ClassVar[str]
@@ -63,13 +64,13 @@ class Scene:
         self.world = World(folder)
         self.make(self.world.path)
 
+    @abstractmethod
     def make(self, path: Path) -> None:
         """Makes it in an empty directory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def program(self, number: int, shared: Shared, history: History) -> None:
         """Works until all is over."""
-        raise NotImplementedError
 
     def plan(self, control: Control, action: Action, box: Box | None) -> Plan:
         """All of a box, or a few."""
@@ -79,15 +80,19 @@ class Scene:
         few = random.sample(list(plan.items), random.randint(1, min(len(plan.items), 6)))
         return control.plan(action, Selection(keys=tuple(item.row.key for item in few)), force=plan.force)
 
+    @abstractmethod
     def check(self, lines: Sequence[Sequence[str]]) -> Iterator[str]:
         """Says what is wrong."""
-        raise NotImplementedError
 
 
 class Layout(Scene):
     """Consumers take a message as the program does, remove it, or give it up by dying."""
 
     registers: ClassVar[str]
+    choices: ClassVar[Mapping[tuple[Action, Box | None], int]] = {
+        (Action.REQUEUE, Box.CUR): 6, (Action.PURGE, Box.NEW): 2, (Action.HOLD, Box.NEW): 2,
+        (Action.RESTORE, Box.TRASH): 3, (Action.RELEASE, Box.HELD): 3,
+    }  # fmt: skip
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -123,15 +128,15 @@ class Layout(Scene):
                     history.tell("A!", uid)
                     shared.confirm(number, 1)
 
-    def put(self, data: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def put(self, data: bytes) -> None: ...
 
+    @abstractmethod
     def claim(self, path: Path) -> bytes | None:
         """Its content; None where ``path`` is no message that waits. Raises ``FileNotFoundError``, ``FileExistsError``."""
-        raise NotImplementedError
 
-    def remove(self, path: Path) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def remove(self, path: Path) -> None: ...
 
     def check(self, lines: Sequence[Sequence[str]]) -> Iterator[str]:
         told = {word: Counter(uid for line in lines if line[0] == word for uid in line[1:]) for word in ("P?", "P!", "A?", "A!")}
@@ -155,10 +160,6 @@ class DirqSimple(Layout):
 
     name = "dirq-simple"
     registers = "6a0f4c00"
-    choices: ClassVar[Mapping[tuple[Action, Box | None], int]] = {
-        (Action.REQUEUE, Box.CUR): 6, (Action.PURGE, Box.NEW): 2, (Action.HOLD, Box.NEW): 2,
-        (Action.RESTORE, Box.TRASH): 3, (Action.RELEASE, Box.HELD): 3,
-    }  # fmt: skip
 
     def make(self, path: Path) -> None:
         (path / self.registers).mkdir()
@@ -189,10 +190,6 @@ class Mailman(Layout):
 
     name = "mailman"
     registers = "in"
-    choices: ClassVar[Mapping[tuple[Action, Box | None], int]] = {
-        (Action.REQUEUE, Box.CUR): 6, (Action.PURGE, Box.NEW): 2, (Action.HOLD, Box.NEW): 2,
-        (Action.RESTORE, Box.TRASH): 3, (Action.RELEASE, Box.HELD): 3,
-    }  # fmt: skip
 
     def make(self, path: Path) -> None:
         for name in ("in", "out", "pipeline", "shunt", "bad"):
